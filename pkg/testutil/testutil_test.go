@@ -11,8 +11,9 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // recorder is a testing.TB that records what a helper under test does to it.
@@ -135,19 +136,28 @@ func TestTargetEndsBeforeTheMarker(t *testing.T) {
 
 func TestTargetIsKilledWithItsChildren(t *testing.T) {
 	var target *Target
-	var child int
+	var child int // a pidfd
 	record(t, func(tb testing.TB) {
 		target = Start(tb, "sh", "-c", `sleep 1000 & echo CHILD $!; wait`)
-		line := target.WaitLine("CHILD")
-		child, _ = strconv.Atoi(strings.TrimPrefix(line, "CHILD "))
+		pid, err := strconv.Atoi(strings.TrimPrefix(target.WaitLine("CHILD "), "CHILD "))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if child, err = unix.PidfdOpen(pid, 0); err != nil {
+			t.Errorf("opening a pidfd of %d: %v", pid, err)
+		}
 	})
-	if err := syscall.Kill(target.PID(), 0); !errors.Is(err, syscall.ESRCH) {
+	if t.Failed() {
+		return
+	}
+	defer unix.Close(child)
+	if err := unix.Kill(target.PID(), 0); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("target %d: %v, want it gone", target.PID(), err)
 	}
-	// The child may not be reaped yet, so look at its state, not its existence.
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
-	if err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ") {
-		t.Errorf("child %d lives on: %s", child, stat)
+	poll := []unix.PollFd{{Fd: int32(child), Events: unix.POLLIN}}
+	if n, err := unix.Poll(poll, int(deadline.Milliseconds())); n != 1 {
+		t.Errorf("waiting for the child to die: %v", err)
 	}
 }
 
