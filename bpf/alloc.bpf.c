@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Follows every allocation of a process.
+ *
+ * Programs: one generic body serves all functions of the table; a probe's
+ * cookie is the row. The body hangs on three kinds of link, of which user space
+ * loads what the kernel has:
+ *
+ *   call_session            entry and return in one (6.13)
+ *   call_entry/call_return  uprobe_multi (6.6)
+ *   perf_entry/perf_return  one perf event a function (6.1)
+ *
+ * and free_multi, free_perf for functions whose return is not needed. The
+ * process_* programs watch fork and exec, loader_* the dynamic loader.
+ *
+ * Maps: live and sites are the truth, events carries what is new (stacks, code
+ * objects, mappings), threads is scratch, counters counts all that happens.
+ *
+ * A call's entry and return meet in the thread's inflight slots by the stack
+ * pointer: frames that a longjmp has skipped lie below it and are dropped.
+ */
+#include "kernel.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#include "function.h"
+#include "live.h"
+#include "mapcall.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* BTF holds only types that something global refers to; bpf2go needs these. */
+const union {
+	struct code_record code;
+	struct map_record map;
+	struct stack_record stack;
+	struct pc_record pc;
+	struct event_record event;
+	struct sample_record sample;
+	struct python_frame frame;
+	enum record_type record_type;
+	enum unwind_status unwind_status;
+	enum python_status python_status;
+	enum counter counter;
+} *wire_types __attribute__((unused));
+
+/* Nonzero stops all counting: the target has exec'd, or user space is done. */
+volatile __u32 stopped = 0;
+
+/* The target's PID namespace and its PID there. */
+const volatile __u64 pidns_dev = 0, pidns_ino = 0;
+const volatile __u32 pidns_tgid = 0;
+
+extern _Bool bpf_session_is_return(void) __ksym __weak;
+
+static __always_inline struct function *function_get(struct pt_regs *ctx, __u32 *row)
+{
+	*row = bpf_get_attach_cookie(ctx);
+	return bpf_map_lookup_elem(&functions, row);
+}
+
+/* Drops the calls whose frames lie below the stack pointer: they are over. */
+static __always_inline void inflight_trim(struct thread *t, __u64 sp)
+{
+	for (int i = 0; i < MAX_INFLIGHT; i++) {
+		__u32 d = t->depth;
+
+		if (!d || d > MAX_INFLIGHT || t->inflight[INDEX(d - 1, MAX_INFLIGHT)].sp > sp)
+			break;
+		t->depth = d - 1;
+	}
+}
+
+static __always_inline void call_enter(struct pt_regs *ctx)
+{
+	__u64 sp = ctx->sp, n;
+	struct function *f;
+	struct inflight *c;
+	struct thread *t;
+	__u32 row, d;
+
+	count(COUNT_HITS);
+	if (stopped)
+		return;
+	f = function_get(ctx, &row);
+	if (!f)
+		return;
+	t = thread_get();
+	if (!t) {
+		count(COUNT_NO_SCRATCH);
+		return;
+	}
+	inflight_trim(t, sp);
+	d = t->depth;
+	if (d >= MAX_INFLIGHT) {
+		count(COUNT_INFLIGHT_FULL);
+		return;
+	}
+	c = &t->inflight[INDEX(d, MAX_INFLIGHT)];
+	c->sp = sp;
+	c->function = row;
+	c->op = t->op;
+	c->size = argument(ctx, f->size);
+	if (f->count >= 0) {
+		n = argument(ctx, f->count);
+		/* On overflow the call fails, and then the size is not used. */
+		c->size *= n;
+	}
+	c->ptr = argument(ctx, f->ptr);
+	c->out = argument(ctx, f->out);
+	if (f->role != ROLE_ALLOC)
+		c->time = bpf_ktime_get_ns();
+	if (f->role >= ROLE_MAP)
+		map_enter(ctx, f->role, c);
+	t->depth = d + 1;
+}
+
+/* Finds the entry that belongs to a return: its stack pointer was one word
+ * lower, at the return address. */
+static __always_inline struct inflight *call_match(struct thread *t, __u64 sp)
+{
+	for (int i = 0; i < MAX_INFLIGHT; i++) {
+		__u32 d = t->depth;
+		struct inflight *c;
+
+		if (!d || d > MAX_INFLIGHT)
+			return 0;
+		c = &t->inflight[INDEX(d - 1, MAX_INFLIGHT)];
+		if (c->sp > sp - 8)
+			return 0;
+		t->depth = d - 1;
+		if (c->sp == sp - 8)
+			return c;
+	}
+	return 0;
+}
+
+/* The memory that a call handed out, 0 if it failed. */
+static __always_inline __u64 call_result(struct function *f, struct inflight *c, __u64 ax)
+{
+	__u64 address = 0;
+
+	switch (f->result) {
+	case RESULT_STATUS:
+		if ((__u32)ax)
+			return 0;
+		if (read_user(&address, 8, c->out)) {
+			count(COUNT_OUT_POINTER);
+			return 0;
+		}
+		return address;
+	case RESULT_MAP:
+		return ax == ~0ULL ? 0 : ax;
+	default:
+		return ax;
+	}
+}
+
+static __always_inline void call_return_(struct pt_regs *ctx)
+{
+	__u64 ax = ctx->ax, sp = ctx->sp, address;
+	struct function *f;
+	struct inflight *c;
+	struct thread *t;
+	__u32 row;
+
+	count(COUNT_HITS);
+	if (stopped)
+		return;
+	t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	c = t ? call_match(t, sp) : 0;
+	if (!c) {
+		count(COUNT_RETURN_UNKNOWN);
+		return;
+	}
+	row = c->function;
+	f = bpf_map_lookup_elem(&functions, &row);
+	if (!f)
+		return;
+	if (f->role >= ROLE_MAP) {
+		map_return(ctx, t, f->role, c, ax);
+		return;
+	}
+	address = call_result(f, c, ax);
+	if (f->role == ROLE_REALLOC && c->ptr && (address || !c->size))
+		live_remove(c->ptr, f->kind, c->time, f->flags & FUNCTION_GLIBC);
+	if (!address) {
+		if (f->role == ROLE_ALLOC || c->size)
+			count(COUNT_FAILED_CALLS);
+		return;
+	}
+	if (sample_hit(t, address, c->size, c->op))
+		live_add(t, ctx, c, address, f->kind);
+}
+
+static __always_inline void free_enter(struct pt_regs *ctx)
+{
+	struct function *f;
+	__u64 address;
+	__u32 row;
+
+	count(COUNT_HITS);
+	if (stopped)
+		return;
+	f = function_get(ctx, &row);
+	if (!f)
+		return;
+	address = argument(ctx, f->ptr);
+	if (address)
+		live_remove(address, f->kind, 0, f->flags & FUNCTION_GLIBC);
+}
+
+SEC("uprobe.session.s")
+int call_session(struct pt_regs *ctx)
+{
+	if (bpf_session_is_return())
+		call_return_(ctx);
+	else
+		call_enter(ctx);
+	return 0;
+}
+
+SEC("uprobe.multi.s")
+int call_entry(struct pt_regs *ctx)
+{
+	call_enter(ctx);
+	return 0;
+}
+
+SEC("uprobe.multi.s")
+int call_return(struct pt_regs *ctx)
+{
+	call_return_(ctx);
+	return 0;
+}
+
+SEC("uprobe.multi.s")
+int free_multi(struct pt_regs *ctx)
+{
+	free_enter(ctx);
+	return 0;
+}
+
+SEC("uprobe.s")
+int perf_entry(struct pt_regs *ctx)
+{
+	call_enter(ctx);
+	return 0;
+}
+
+SEC("uprobe.s")
+int perf_return(struct pt_regs *ctx)
+{
+	call_return_(ctx);
+	return 0;
+}
+
+SEC("uprobe.s")
+int perf_free(struct pt_regs *ctx)
+{
+	free_enter(ctx);
+	return 0;
+}
+
+static __always_inline void event_send(__u32 type)
+{
+	struct event_record r = { .type = type };
+
+	r.time = bpf_ktime_get_ns();
+	if (bpf_ringbuf_output(&events, &r, sizeof(r), BPF_RB_FORCE_WAKEUP))
+		count(COUNT_EVENT_LOST);
+}
+
+/* The dynamic loader has changed its list of libraries. */
+SEC("uprobe.multi")
+int loader_multi(struct pt_regs *ctx)
+{
+	event_send(RECORD_LOADER);
+	return 0;
+}
+
+SEC("uprobe")
+int loader_perf(struct pt_regs *ctx)
+{
+	event_send(RECORD_LOADER);
+	return 0;
+}
+
+static __always_inline int is_target(void)
+{
+	struct bpf_pidns_info ns = {};
+
+	if (bpf_get_ns_current_pid_tgid(pidns_dev, pidns_ino, &ns, sizeof(ns)))
+		return 0;
+	return ns.tgid == pidns_tgid;
+}
+
+/* After an exec the addresses mean something else: the books are closed. */
+SEC("raw_tp/sched_process_exec")
+int process_exec(void *ctx)
+{
+	if (stopped || !is_target())
+		return 0;
+	stopped = 1;
+	event_send(RECORD_EXEC);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_fork")
+int process_fork(void *ctx)
+{
+	if (is_target())
+		count(COUNT_FORKS);
+	return 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The outstanding allocations, and the counters of their sites. These two maps
+ * are the truth: they are changed here and only read by user space, so that a
+ * slow reader can delay the picture and never falsify it.
+ */
+#ifndef UNFREED_LIVE_H
+#define UNFREED_LIVE_H
+
+#include "sample.h"
+#include "stack.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 22);
+	__type(key, struct live_key);
+	__type(value, struct outstanding);
+} live SEC(".maps");
+
+/* Tells user space of a sampled allocation, or takes that back. */
+static __always_inline void sample_send(struct outstanding *l, int undo)
+{
+	struct sample_record r = {
+		.type = RECORD_SAMPLE,
+		.function = l->function,
+		.site = l->site,
+		.size = l->size,
+		.undo = undo,
+	};
+
+	if (sample_bytes > 1 && bpf_ringbuf_output(&events, &r, sizeof(r), wake()))
+		count(COUNT_SAMPLE_LOST);
+}
+
+/* Takes an allocation out of its site's books, as if it never was if undo. */
+static __always_inline void site_subtract(struct outstanding *l, int undo)
+{
+	struct site *s = bpf_map_lookup_elem(&sites, &l->site);
+
+	if (!s)
+		return;
+	if (undo) {
+		__sync_fetch_and_add(&s->alloc_objects, -1ULL);
+		__sync_fetch_and_add(&s->alloc_bytes, -l->size);
+	} else {
+		__sync_fetch_and_add(&s->free_objects, 1);
+		__sync_fetch_and_add(&s->free_bytes, l->size);
+	}
+}
+
+/*
+ * Books an allocation that succeeded.
+ *
+ * The address may still be outstanding: handed out by a call inside this one
+ * (calloc that calls malloc), which is then undone, since the outermost call
+ * counts; or by a call whose free was not seen, which is then freed.
+ */
+static __always_inline void live_add(struct thread *t, struct pt_regs *ctx, struct inflight *c,
+				     __u64 address, __u64 space)
+{
+	struct live_key key = { .address = address, .space = space };
+	struct outstanding l = {}, *old;
+	struct site *s = 0;
+	__u64 site;
+
+	site = site_take(t, ctx, c->function, c->size, &s);
+	if (!site || !s)
+		return;
+	l.size = c->size;
+	l.site = site;
+	l.time = bpf_ktime_get_ns();
+	l.tid = (__u32)bpf_get_current_pid_tgid();
+	l.function = c->function;
+	l.op = ++t->op;
+	if (t->last_free == address)
+		t->last_free = 0;
+	old = bpf_map_lookup_elem(&live, &key);
+	if (old) {
+		struct outstanding was = *old;
+
+		if (was.tid == l.tid && was.op > c->op) {
+			site_subtract(&was, 1);
+			sample_send(&was, 1);
+			count_n(COUNT_ALLOCATIONS, -1ULL);
+			count_n(COUNT_ALLOCATED_BYTES, -was.size);
+			count(COUNT_NESTED);
+		} else {
+			site_subtract(&was, 0);
+			count(COUNT_REPLACED);
+		}
+	}
+	if (bpf_map_update_elem(&live, &key, &l, BPF_ANY)) {
+		count(COUNT_LIVE_FULL);
+		return;
+	}
+	sample_send(&l, 0);
+	__sync_fetch_and_add(&s->alloc_objects, 1);
+	__sync_fetch_and_add(&s->alloc_bytes, c->size);
+	count(COUNT_ALLOCATIONS);
+	count_n(COUNT_ALLOCATED_BYTES, c->size);
+}
+
+/* glibc malloc/malloc.c: the word before a chunk's memory holds its size with
+ * three flag bits, the size word itself included. */
+static __always_inline void unmatched(__u64 address, __u32 glibc)
+{
+	__u64 head;
+
+	count(COUNT_FREES_UNMATCHED);
+	if (glibc && !(address & 15) && !read_user(&head, 8, address - 8))
+		count_n(COUNT_UNMATCHED_BYTES, (head & ~7ULL) - 8);
+}
+
+/*
+ * Books a free. before is the time that the call began: what was handed out
+ * later at the same address, by another thread while this call was on its way,
+ * is not what it freed.
+ */
+static __always_inline void live_remove(__u64 address, __u64 space, __u64 before, __u32 glibc)
+{
+	struct live_key key = { .address = address, .space = space };
+	struct outstanding *l = bpf_map_lookup_elem(&live, &key);
+	struct thread *t;
+
+	if (l) {
+		struct outstanding was = *l;
+
+		if (before && was.time > before)
+			return;
+		if (bpf_map_delete_elem(&live, &key))
+			return;
+		site_subtract(&was, 0);
+		count(COUNT_FREES);
+		count_n(COUNT_FREED_BYTES, was.size);
+		return;
+	}
+	if (sample_bytes > 1)
+		return;
+	/* free_sized calls free, realloc(p, 0) calls free: once is enough. */
+	t = thread_get();
+	if (!t) {
+		count(COUNT_NO_SCRATCH);
+		return;
+	}
+	if (t->last_free == address)
+		return;
+	t->last_free = address;
+	unmatched(address, glibc);
+}
+
+#endif
