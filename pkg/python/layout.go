@@ -164,4 +164,14 @@ var layouts = map[uint8]Layout{
 		UnicodeLength: 16, UnicodeState: 32, AsciiData: 40, CompactData: 56, LegacyData: 56,
 		BytesSize: 16, BytesData: 32,
 	},
+	14: {
+		InterpretersHead: 808, InterpNext: 7272, InterpThreadsHead: 7344,
+		ThreadNext: 8, ThreadPrev: 0, ThreadInterp: 16, ThreadID: 152, ThreadUniqueID: 224, ThreadFrame: 72,
+		FrameIndirect: -1, FrameSize: 80, FrameCode: 0, FramePrev: 8, FrameInstr: 56,
+		FrameOwner: 74, EntryValue: 3, EntryIsShim: true, CodeMask: ^uint64(3),
+		CodeFilename: 112, CodeQualname: 128, CodeLineTable: 136, CodeFirstLine: 68, CodeIdent: 112,
+		CodeAdaptive: 208, CodeFirstTraceable: 192,
+		UnicodeLength: 16, UnicodeState: 32, AsciiData: 40, CompactData: 56, LegacyData: 56,
+		BytesSize: 16, BytesData: 32,
+	},
 }

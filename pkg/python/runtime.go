@@ -2,28 +2,7 @@
 
 package python
 
-import "fmt"
-
-// Version is a CPython version, as in PY_VERSION_HEX.
-type Version struct {
-	Major, Minor, Micro uint8
-	Level               uint8 // 0xA alpha, 0xB beta, 0xC release candidate, 0xF final
-	Serial              uint8 // of the alpha, beta or candidate
-}
-
-// String returns the version as Python writes it: "3.11.2", "3.14.0rc1".
-func (v Version) String() string {
-	s := fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Micro)
-	switch v.Level {
-	case 0xA:
-		s += fmt.Sprintf("a%d", v.Serial)
-	case 0xB:
-		s += fmt.Sprintf("b%d", v.Serial)
-	case 0xC:
-		s += fmt.Sprintf("rc%d", v.Serial)
-	}
-	return s
-}
+import "strings"
 
 // Range is a half-open range of target addresses.
 type Range struct{ Start, End uint64 }
@@ -50,8 +29,12 @@ type Runtime struct {
 	EvalRanges []Range
 
 	// LibRange is the executable mapping of Path: CPython's own C code, and
-	// where the interpreter is static or embedded that of the program.
+	// where the interpreter is embedded that of the program around it.
 	LibRange Range
+
+	// Embedded says that Path is neither a libpython nor a python program, so
+	// that LibRange holds code of other origin too.
+	Embedded bool
 }
 
 // IsEval reports whether the native code at pc runs Python frames. For a caller
@@ -63,4 +46,15 @@ func (r *Runtime) IsEval(pc uint64) bool {
 		}
 	}
 	return false
+}
+
+// IsInterpreter reports whether the native code at pc, of the named function
+// ("" if unknown), is CPython's own. In a program that embeds an interpreter
+// only functions with CPython's prefixes are: a frame of the program must not
+// be taken for the interpreter's.
+func (r *Runtime) IsInterpreter(pc uint64, function string) bool {
+	if !r.LibRange.Contains(pc) && !r.IsEval(pc) {
+		return false
+	}
+	return !r.Embedded || r.IsEval(pc) || strings.HasPrefix(function, "Py") || strings.HasPrefix(function, "_Py")
 }
