@@ -21,20 +21,24 @@ import (
 // number is translated first and the result compared with what /proc says of
 // the pidfd.
 func (p *Process) pin() error {
-	var status procfs.ProcStatus
-	err := p.withProc(func(proc procfs.Proc) (err error) {
-		status, err = proc.NewStatus()
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if status.TGID != p.pid {
-		return fmt.Errorf("%w: it is of process %d", ErrThread, status.TGID)
-	}
 	depth, err := ownDepth()
 	if err != nil {
 		return err
+	}
+	var status procfs.ProcStatus
+	err = p.withProc(func(proc procfs.Proc) (err error) {
+		status, err = proc.NewStatus()
+		return err
+	})
+	switch {
+	case errors.Is(err, ErrExited):
+		// Under hidepid the directory itself may be there, but nothing in it.
+		return hiddenOrMissing(p.pid)
+	case err != nil:
+		return p.permission("reading its status", err)
+	}
+	if status.TGID != p.pid {
+		return fmt.Errorf("%w: it is of process %d", ErrThread, status.TGID)
 	}
 	if depth >= len(status.NSpids) {
 		return otherNamespace()

@@ -101,13 +101,15 @@ func kernelMade(path string) bool {
 // in a name (the kernel escapes newlines but not backslashes), a name that ends
 // in " (deleted)" is that of a deleted file. The error is ErrCorrupt if a line
 // is not of that format or a limit is exceeded.
-func ParseMaps(r io.Reader) ([]Mapping, error) {
+func ParseMaps(r io.Reader) ([]Mapping, error) { return parseMaps(r, maxMappings) }
+
+func parseMaps(r io.Reader, limit int) ([]Mapping, error) {
 	var maps []Mapping
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 16<<10), maxMapsLine)
 	for lines.Scan() {
-		if len(maps) == maxMappings {
-			return nil, fmt.Errorf("%w: more than %d lines", ErrCorrupt, maxMappings)
+		if len(maps) == limit {
+			return nil, fmt.Errorf("%w: more than %d lines", ErrCorrupt, limit)
 		}
 		m, name, err := parseMapsLine(lines.Bytes())
 		if err != nil {

@@ -295,7 +295,7 @@ func (p *Process) at(f func(dirfd int) error) error {
 	}
 	var ferr error
 	if err := conn.Control(func(fd uintptr) { ferr = f(int(fd)) }); err != nil {
-		return err
+		return fmt.Errorf("%w (%w)", fs.ErrClosed, err)
 	}
 	return p.gone(ferr)
 }

@@ -7,59 +7,36 @@ import (
 	"debug/elf"
 	"errors"
 	"os"
-	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/unfreed/unfreed/pkg/testutil"
 )
 
-// waitLimit bounds every wait for something that a target does: far above what
-// a loaded machine needs, far below the limit of go test.
-const waitLimit = 30 * time.Second
-
-func openProcess(t *testing.T, pid int) *Process {
-	t.Helper()
-	p, err := Open(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
-func awaitDone(t *testing.T, p *Process) {
-	t.Helper()
-	select {
-	case <-p.Done():
-	case <-time.After(waitLimit):
-		t.Fatal("the exit was not noticed")
-	}
-}
-
 func TestProcess(t *testing.T) {
-	child := startTarget(t, "threads")
-	p := openProcess(t, child.Pid)
+	testutil.NoLeakedFDs(t)
+	exe := testutil.BuildC(t, []string{"pkg/proc/testdata/target.c"})
+	target := testutil.Start(t, exe, "threads")
+	target.WaitLine("ready")
+	p := openProcess(t, target.PID())
 
-	if p.PID() != child.Pid || p.LocalPID() != child.Pid {
-		t.Errorf("PID() = %d, LocalPID() = %d, want %d", p.PID(), p.LocalPID(), child.Pid)
+	if p.PID() != target.PID() || p.LocalPID() != target.PID() {
+		t.Errorf("PID() = %d, LocalPID() = %d, want %d", p.PID(), p.LocalPID(), target.PID())
 	}
-	if p.Exe() != targetPath(t) {
-		t.Errorf("Exe() = %q, want %q", p.Exe(), targetPath(t))
+	if p.Exe() != exe {
+		t.Errorf("Exe() = %q, want %q", p.Exe(), exe)
 	}
-	if want := []string{targetPath(t), "threads"}; !slices.Equal(p.Command(), want) {
+	if want := []string{exe, "threads"}; !slices.Equal(p.Command(), want) {
 		t.Errorf("Command() = %q, want %q", p.Command(), want)
 	}
 	if class, err := p.Class(); err != nil || class != elf.ELFCLASS64 {
 		t.Errorf("Class() = %v, %v", class, err)
 	}
-	if pids, err := p.NSPIDs(); err != nil || !slices.Equal(pids, []int{child.Pid}) {
+	if pids, err := p.NSPIDs(); err != nil || !slices.Equal(pids, []int{target.PID()}) {
 		t.Errorf("NSPIDs() = %v, %v", pids, err)
-	}
-	threads, err := p.Threads()
-	if err != nil || len(threads) != 4 || !slices.IsSorted(threads) || !slices.Contains(threads, child.Pid) {
-		t.Errorf("Threads() = %v, %v; want 4 of them", threads, err)
 	}
 	if rss, err := p.RSS(); err != nil || rss < 64<<10 || rss > 64<<20 {
 		t.Errorf("RSS() = %d, %v", rss, err)
@@ -70,8 +47,8 @@ func TestProcess(t *testing.T) {
 	if err != nil || ownErr != nil || ino == 0 || dev != ownDev || ino != ownIno {
 		t.Errorf("PIDNamespace() = %d, %d, %v; own %d, %d, %v", dev, ino, err, ownDev, ownIno, ownErr)
 	}
-	if _, err := Open(threads[len(threads)-1]); !errors.Is(err, ErrThread) {
-		t.Errorf("opening a thread: %v, want ErrThread", err)
+	if _, _, err := p.Namespace("none"); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrExited) {
+		t.Errorf("Namespace of a kind that does not exist: %v", err)
 	}
 	if !p.Alive() {
 		t.Error("not alive")
@@ -81,11 +58,29 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+func TestThreads(t *testing.T) {
+	target := startTarget(t, "threads")
+	threads, err := openProcess(t, target.PID()).Threads()
+	if err != nil || len(threads) != 4 || !slices.IsSorted(threads) || !slices.Contains(threads, target.PID()) {
+		t.Fatalf("Threads() = %v, %v; want 4 of them", threads, err)
+	}
+	for _, tid := range threads {
+		if tid == target.PID() {
+			continue
+		}
+		if _, err := Open(tid); !errors.Is(err, ErrThread) {
+			t.Errorf("opening a thread: %v, want ErrThread", err)
+		}
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
-	zombie := startTarget(t, "exit")
-	awaitState(t, zombie.Pid, "Z")
+	testutil.NoLeakedFDs(t)
+	zombie := startChild(t)
+	zombie.signal(t, syscall.SIGUSR1)
+	awaitState(t, zombie.pid, "Z")
 	leaderless := startTarget(t, "leaderless")
-	awaitState(t, leaderless.Pid, "Z")
+	awaitState(t, leaderless.PID(), "Z")
 	for _, test := range []struct {
 		name string
 		pid  int
@@ -95,8 +90,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"negative", -1, ErrNoProcess, ""},
 		{"zero", 0, ErrNoProcess, ""},
 		{"beyond pid_max", 1 << 30, ErrNoProcess, ""},
-		{"zombie", zombie.Pid, ErrZombie, "has not waited for it"},
-		{"main thread gone", leaderless.Pid, ErrZombie, "main thread has exited"},
+		{"zombie", zombie.pid, ErrZombie, "has not waited for it"},
+		{"main thread gone", leaderless.PID(), ErrZombie, "main thread has exited"},
 		{"kernel thread", kthreadd(t), ErrKernelThread, `"kthreadd"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -115,24 +110,24 @@ func kthreadd(t *testing.T) int {
 	t.Helper()
 	comm, err := os.ReadFile("/proc/2/comm")
 	if err != nil || string(bytes.TrimSpace(comm)) != "kthreadd" {
-		t.Skip("no kernel thread to be seen: this is not the host's PID namespace")
+		testutil.Skipf(t, "a visible kernel thread is missing: this is not the host's PID namespace")
 	}
 	return 2
 }
 
 func TestExit(t *testing.T) {
 	for _, test := range []struct {
-		name  string
-		stop  func(*target)
-		check func(syscall.WaitStatus) bool
+		name   string
+		signal syscall.Signal
+		check  func(syscall.WaitStatus) bool
 	}{
-		{"exit code", func(c *target) { c.finish(t) }, func(s syscall.WaitStatus) bool { return s.Exited() && s.ExitStatus() == 7 }},
-		{"signal", func(c *target) { c.kill(t) }, func(s syscall.WaitStatus) bool { return s.Signaled() && s.Signal() == syscall.SIGKILL }},
+		{"exit code", syscall.SIGUSR1, func(s syscall.WaitStatus) bool { return s.Exited() && s.ExitStatus() == 7 }},
+		{"signal", syscall.SIGKILL, func(s syscall.WaitStatus) bool { return s.Signaled() && s.Signal() == syscall.SIGKILL }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			child := startTarget(t, "wait")
-			p := openProcess(t, child.Pid)
-			test.stop(child)
+			child := startChild(t)
+			p := openProcess(t, child.pid)
+			child.signal(t, test.signal)
 			awaitDone(t, p)
 			if p.Alive() {
 				t.Error("alive after Done")
@@ -142,12 +137,29 @@ func TestExit(t *testing.T) {
 				t.Errorf("ExitStatus() = %#x, %v", status, known)
 			}
 			checkGone(t, p)
-			child.reap(t)
+			child.reap()
 			checkGone(t, p)
 			if again, known := p.ExitStatus(); !known || again != status {
 				t.Errorf("ExitStatus() after reaping = %#x, %v; before %#x", again, known, status)
 			}
 		})
+	}
+}
+
+// TestExitStatusOfReaped asks the pidfd alone, as when the parent was quicker.
+func TestExitStatusOfReaped(t *testing.T) {
+	child := startChild(t)
+	p := openProcess(t, child.pid)
+	child.signal(t, syscall.SIGUSR1)
+	child.reap()
+	awaitDone(t, p)
+	p.exit.Store(nil)
+	status, known := p.ExitStatus()
+	if !known {
+		t.Skip("a kernel with PIDFD_INFO_EXIT (6.15) is missing")
+	}
+	if s := syscall.WaitStatus(status); !s.Exited() || s.ExitStatus() != 7 {
+		t.Errorf("ExitStatus() = %#x", status)
 	}
 }
 
@@ -170,43 +182,40 @@ func checkGone(t *testing.T, p *Process) {
 }
 
 func TestOpenStarted(t *testing.T) {
-	child := startTarget(t, "wait")
-	p := openProcess(t, child.Pid)
-	same, err := OpenStarted(child.Pid, p.StartTicks())
+	target := startTarget(t, "wait")
+	p := openProcess(t, target.PID())
+	same, err := OpenStarted(target.PID(), p.StartTicks())
 	if err != nil {
 		t.Fatal(err)
 	}
 	same.Close()
 	// A reused PID is a process with that number that started at another time.
-	if _, err := OpenStarted(child.Pid, p.StartTicks()-1); !errors.Is(err, ErrReused) {
+	if _, err := OpenStarted(target.PID(), p.StartTicks()-1); !errors.Is(err, ErrReused) {
 		t.Errorf("got %v, want ErrReused", err)
 	}
 }
 
-// TestReusedPID lets a second process really take the number of the first,
-// through clone3's set_tid in the form that /proc offers (ns_last_pid).
+// TestReusedPID lets another process really take the number of the first.
 func TestReusedPID(t *testing.T) {
-	requireRoot(t)
-	child := startTarget(t, "wait")
-	p := openProcess(t, child.Pid)
-	child.kill(t)
+	testutil.RequireRoot(t)
+	first := startChild(t)
+	p := openProcess(t, first.pid)
+	first.signal(t, syscall.SIGKILL)
+	first.reap()
 	awaitDone(t, p)
-	child.reap(t)
-	second := takePID(t, child.Pid)
+	second := takePID(t, first.pid)
 	if p.Alive() {
 		t.Error("alive after its PID went to another process")
 	}
 	checkGone(t, p)
-	if _, err := OpenStarted(second.Pid, p.StartTicks()-1); !errors.Is(err, ErrReused) {
-		t.Errorf("opening the PID again: %v, want ErrReused", err)
-	}
+	openProcess(t, second.PID())
 }
 
 func TestExecKeepsIdentity(t *testing.T) {
-	child := startTarget(t, "exec")
-	p := openProcess(t, child.Pid)
-	child.say(t, "go")
-	child.await(t, "ready")
+	target := startTarget(t, "exec")
+	p := openProcess(t, target.PID())
+	target.Send("exec")
+	target.WaitLine("ready")
 	if !p.Alive() {
 		t.Fatal("not alive after exec")
 	}
@@ -214,7 +223,7 @@ func TestExecKeepsIdentity(t *testing.T) {
 	if err != nil || len(maps) == 0 {
 		t.Fatalf("Maps() after exec = %d mappings, %v", len(maps), err)
 	}
-	again, err := OpenStarted(child.Pid, p.StartTicks())
+	again, err := OpenStarted(target.PID(), p.StartTicks())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,6 +234,7 @@ func TestExecKeepsIdentity(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
+	testutil.NoLeakedFDs(t)
 	p, err := Open(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -237,17 +247,19 @@ func TestClose(t *testing.T) {
 	if p.Alive() {
 		t.Error("alive after Close")
 	}
-	if _, err := p.Maps(); err == nil {
-		t.Error("Maps() works after Close")
+	if _, err := p.Maps(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Maps() after Close: %v, want os.ErrClosed", err)
 	}
 }
 
 func TestClass32(t *testing.T) {
-	exe := buildTarget(t, "-m32", "-nostdlib", "-static", "-DFREESTANDING")
-	cmd := exec.Command(exe)
-	child := start(t, cmd)
-	p := openProcess(t, child.Pid)
-	if class, err := p.Class(); err != nil || class != elf.ELFCLASS32 {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("an architecture with a 32-bit sibling (amd64) is missing")
+	}
+	exe := testutil.BuildC(t, []string{"pkg/proc/testdata/target.c"}, "-m32", "-nostdlib", "-static", "-DFREESTANDING")
+	target := testutil.Start(t, exe)
+	target.WaitLine("ready")
+	if class, err := openProcess(t, target.PID()).Class(); err != nil || class != elf.ELFCLASS32 {
 		t.Errorf("Class() = %v, %v; want ELFCLASS32", class, err)
 	}
 }

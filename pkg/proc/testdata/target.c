@@ -28,11 +28,13 @@ void _start(void)
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdint.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void say(const char *line)
@@ -47,6 +49,12 @@ static void hear(void)
 
 	if (!fgets(line, sizeof(line), stdin))
 		_exit(0);
+}
+
+static void fail(const char *what)
+{
+	perror(what);
+	_exit(1);
 }
 
 static void *idle(void *barrier)
@@ -68,8 +76,8 @@ static void threads(int count)
 	pthread_barrier_wait(&barrier);
 }
 
-// island maps three pages of which the last cannot be read, filled with a
-// pattern, and prints the address.
+// island maps three pages filled with a pattern, of which the last cannot be
+// read, and prints their address.
 static void island(void)
 {
 	long page = sysconf(_SC_PAGESIZE);
@@ -78,36 +86,58 @@ static void island(void)
 	for (long i = 0; i < 3 * page; i++)
 		p[i] = i % 251;
 	mprotect(p + 2 * page, page, PROT_NONE);
-	printf("%lx\n", (unsigned long)p);
+	printf("island %lx\n", (unsigned long)p);
 }
 
 static void map(const char *path)
 {
 	int fd = open(path, O_RDONLY);
 
-	if (fd < 0 || mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED) {
-		perror(path);
-		_exit(1);
-	}
+	if (fd < 0 || mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+		fail(path);
 	close(fd);
 }
 
-static void memfd(void)
+static void map_memfd(void)
 {
 	int fd = memfd_create("a name", 0);
 
 	if (fd < 0 || write(fd, "memfd content", 13) != 13 ||
 	    mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED)
-		_exit(1);
+		fail("memfd");
 	close(fd);
+}
+
+static void on_signal(int number)
+{
+	(void)number;
+	_exit(7);
+}
+
+// parent has a child that exits with status 7 at SIGUSR1, and waits for it when
+// told to.
+static void parent(void)
+{
+	pid_t pid;
+
+	signal(SIGUSR1, on_signal);
+	pid = fork();
+	if (pid == 0)
+		for (;;)
+			pause();
+	printf("child %d\n", pid);
+	say("ready");
+	hear();
+	waitpid(pid, NULL, 0);
+	say("reaped");
 }
 
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "wait";
 
-	if (!strcmp(mode, "exit"))
-		return 7;
+	if (!strcmp(mode, "parent"))
+		parent();
 	if (!strcmp(mode, "threads"))
 		threads(3);
 	if (!strcmp(mode, "leaderless")) {
@@ -121,17 +151,16 @@ int main(int argc, char **argv)
 		for (int i = 2; i < argc; i++)
 			map(argv[i]);
 	if (!strcmp(mode, "memfd"))
-		memfd();
+		map_memfd();
 	if (!strcmp(mode, "dlopen") && !dlopen(argv[2], RTLD_NOW)) {
 		fprintf(stderr, "%s\n", dlerror());
 		return 1;
 	}
-	if (!strcmp(mode, "chroot") && (chroot(argv[2]) || chdir("/"))) {
-		perror(argv[2]);
-		return 1;
-	}
-	if (!strcmp(mode, "chroot"))
+	if (!strcmp(mode, "chroot")) {
+		if (chroot(argv[2]) || chdir("/"))
+			fail(argv[2]);
 		map(argv[3]);
+	}
 	say("ready");
 	hear();
 	if (!strcmp(mode, "exec"))
