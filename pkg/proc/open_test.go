@@ -240,9 +240,8 @@ func TestOverlay(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireTool(t, "unshare")
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "lower/file"), "lower")
 	exe := testutil.BuildC(t, []string{"pkg/proc/testdata/target.c"})
-	script := `cd "$1" && mount -t tmpfs none . -o size=1m && mkdir lower upper work merged && printf lower > lower/file &&
+	script := `mount -t tmpfs none "$1" && cd "$1" && mkdir lower upper work merged && printf lower > lower/file &&
 		mount -t overlay none -o lowerdir=lower,upperdir=upper,workdir=work merged || { echo unsupported; echo ready; exit; }
 		exec "$0" map "$1/merged/file"`
 	target := testutil.Start(t, "unshare", "--mount", "sh", "-c", script, exe, dir)
