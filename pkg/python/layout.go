@@ -62,6 +62,10 @@ type Layout struct {
 	// than a pointer into the code object's bytecode.
 	InstrIsIndex bool
 
+	// InstrUnit is the number of bytes that such an index counts: 1 in 3.9, 2 in
+	// 3.10, 1 where InstrIsIndex is false.
+	InstrUnit uint32
+
 	// EntryIsShim says what an entry is. True (3.12 on): a frame without code
 	// of its own, pushed below the first frame of an eval call. False: itself
 	// the first, outermost frame of its eval call.
@@ -90,6 +94,9 @@ type Layout struct {
 	// where there is none.
 	CodeFirstTraceable uint32
 
+	// LineFormat is the encoding of the bytes object at CodeLineTable.
+	LineFormat LineFormat
+
 	// Offsets in str objects.
 	UnicodeLength uint32 // int64, in code points
 	UnicodeState  uint32 // uint32 of bit fields
@@ -102,6 +109,16 @@ type Layout struct {
 	BytesData uint32
 }
 
+// LineFormat is an encoding of a code object's line table.
+type LineFormat uint8
+
+// The encodings, named for what a table is made of.
+const (
+	LinesDelta    LineFormat = iota + 1 // 3.9: co_lnotab (Objects/lnotab_notes.txt)
+	LinesRange                          // 3.10: co_linetable of PEP 626 (Objects/lnotab_notes.txt)
+	LinesLocation                       // 3.11 on: co_linetable of PEP 657 (Objects/locations.md)
+)
+
 const (
 	// MaxFrameSize bounds Layout.FrameSize: the BPF programs read a frame in
 	// one piece of this size.
@@ -110,6 +127,17 @@ const (
 	// IdentSize is the number of bytes at Layout.CodeIdent.
 	IdentSize = 32
 )
+
+// Offset converts what a frame says of its instruction into the byte offset of
+// that instruction from the first: code is the address of the frame's code
+// object, instr the word (where InstrIsIndex, the int32) at FrameInstr. The
+// result is negative if the frame has not started.
+func (l *Layout) Offset(code, instr uint64) int64 {
+	if l.InstrIsIndex {
+		return int64(int32(instr)) * int64(l.InstrUnit)
+	}
+	return int64(instr - code - uint64(l.CodeAdaptive))
+}
 
 // layouts are those of the first release of each version; no later patch
 // release of 3.9 to 3.12 moved a field (what validate checks in the target).
@@ -120,7 +148,7 @@ var layouts = map[uint8]Layout{
 		InterpretersHead: 32, InterpNext: 0, InterpThreadsHead: 8,
 		ThreadNext: 8, ThreadPrev: 0, ThreadInterp: 16, ThreadID: 176, ThreadUniqueID: 256, ThreadFrame: 24,
 		FrameIndirect: -1, FrameSize: 112, FrameCode: 32, FramePrev: 24, FrameInstr: 104,
-		FrameOwner: -1, InstrIsIndex: true, CodeMask: ^uint64(0),
+		FrameOwner: -1, InstrIsIndex: true, InstrUnit: 1, CodeMask: ^uint64(0), LineFormat: LinesDelta,
 		CodeFilename: 104, CodeQualname: 112, CodeLineTable: 120, CodeFirstLine: 40, CodeIdent: 96,
 		UnicodeLength: 16, UnicodeState: 32, AsciiData: 48, CompactData: 72, LegacyData: 72,
 		BytesSize: 16, BytesData: 32,
@@ -129,7 +157,7 @@ var layouts = map[uint8]Layout{
 		InterpretersHead: 32, InterpNext: 0, InterpThreadsHead: 8,
 		ThreadNext: 8, ThreadPrev: 0, ThreadInterp: 16, ThreadID: 176, ThreadUniqueID: 256, ThreadFrame: 24,
 		FrameIndirect: -1, FrameSize: 104, FrameCode: 32, FramePrev: 24, FrameInstr: 96,
-		FrameOwner: -1, InstrIsIndex: true, CodeMask: ^uint64(0),
+		FrameOwner: -1, InstrIsIndex: true, InstrUnit: 2, CodeMask: ^uint64(0), LineFormat: LinesRange,
 		CodeFilename: 104, CodeQualname: 112, CodeLineTable: 120, CodeFirstLine: 40, CodeIdent: 96,
 		UnicodeLength: 16, UnicodeState: 32, AsciiData: 48, CompactData: 72, LegacyData: 72,
 		BytesSize: 16, BytesData: 32,
@@ -138,7 +166,7 @@ var layouts = map[uint8]Layout{
 		InterpretersHead: 40, InterpNext: 0, InterpThreadsHead: 16,
 		ThreadNext: 8, ThreadPrev: 0, ThreadInterp: 16, ThreadID: 152, ThreadUniqueID: 240, ThreadFrame: 56,
 		FrameIndirect: 8, FrameSize: 72, FrameCode: 32, FramePrev: 48, FrameInstr: 56,
-		FrameOwner: 68, EntryValue: 1, CodeMask: ^uint64(0),
+		FrameOwner: 68, EntryValue: 1, InstrUnit: 1, CodeMask: ^uint64(0), LineFormat: LinesLocation,
 		CodeFilename: 112, CodeQualname: 128, CodeLineTable: 136, CodeFirstLine: 72, CodeIdent: 112,
 		CodeAdaptive: 184, CodeFirstTraceable: 168,
 		UnicodeLength: 16, UnicodeState: 32, AsciiData: 48, CompactData: 72, LegacyData: 72,
@@ -148,7 +176,7 @@ var layouts = map[uint8]Layout{
 		InterpretersHead: 40, InterpNext: 0, InterpThreadsHead: 72,
 		ThreadNext: 8, ThreadPrev: 0, ThreadInterp: 16, ThreadID: 136, ThreadUniqueID: 224, ThreadFrame: 56,
 		FrameIndirect: 0, FrameSize: 72, FrameCode: 0, FramePrev: 8, FrameInstr: 56,
-		FrameOwner: 70, EntryValue: 3, EntryIsShim: true, CodeMask: ^uint64(0),
+		FrameOwner: 70, EntryValue: 3, EntryIsShim: true, InstrUnit: 1, CodeMask: ^uint64(0), LineFormat: LinesLocation,
 		CodeFilename: 112, CodeQualname: 128, CodeLineTable: 136, CodeFirstLine: 68, CodeIdent: 112,
 		CodeAdaptive: 192, CodeFirstTraceable: 176,
 		UnicodeLength: 16, UnicodeState: 32, AsciiData: 40, CompactData: 56, LegacyData: 56,
@@ -158,7 +186,7 @@ var layouts = map[uint8]Layout{
 		InterpretersHead: 632, InterpNext: 7264, InterpThreadsHead: 7344,
 		ThreadNext: 8, ThreadPrev: 0, ThreadInterp: 16, ThreadID: 152, ThreadUniqueID: 224, ThreadFrame: 72,
 		FrameIndirect: -1, FrameSize: 72, FrameCode: 0, FramePrev: 8, FrameInstr: 56,
-		FrameOwner: 70, EntryValue: 3, EntryIsShim: true, CodeMask: ^uint64(0),
+		FrameOwner: 70, EntryValue: 3, EntryIsShim: true, InstrUnit: 1, CodeMask: ^uint64(0), LineFormat: LinesLocation,
 		CodeFilename: 112, CodeQualname: 128, CodeLineTable: 136, CodeFirstLine: 68, CodeIdent: 112,
 		CodeAdaptive: 200, CodeFirstTraceable: 184,
 		UnicodeLength: 16, UnicodeState: 32, AsciiData: 40, CompactData: 56, LegacyData: 56,
@@ -168,7 +196,7 @@ var layouts = map[uint8]Layout{
 		InterpretersHead: 808, InterpNext: 7272, InterpThreadsHead: 7344,
 		ThreadNext: 8, ThreadPrev: 0, ThreadInterp: 16, ThreadID: 152, ThreadUniqueID: 224, ThreadFrame: 72,
 		FrameIndirect: -1, FrameSize: 80, FrameCode: 0, FramePrev: 8, FrameInstr: 56,
-		FrameOwner: 74, EntryValue: 3, EntryIsShim: true, CodeMask: ^uint64(3),
+		FrameOwner: 74, EntryValue: 3, EntryIsShim: true, InstrUnit: 1, CodeMask: ^uint64(3), LineFormat: LinesLocation,
 		CodeFilename: 112, CodeQualname: 128, CodeLineTable: 136, CodeFirstLine: 68, CodeIdent: 112,
 		CodeAdaptive: 208, CodeFirstTraceable: 192,
 		UnicodeLength: 16, UnicodeState: 32, AsciiData: 40, CompactData: 56, LegacyData: 56,
