@@ -69,15 +69,16 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	}
 	f.typ = elf.Type(le.Uint16(h[16:]))
 	f.machine = elf.Machine(le.Uint16(h[18:]))
-	first, err := f.readSections(h)
-	if err != nil {
+	first, serr := f.readSections(h)
+	if serr != nil {
 		f.sections = nil
 	}
-	if perr := f.readSegments(h, first); perr != nil {
-		return nil, fmt.Errorf("reading program headers: %w", perr)
+	if err := f.readSegments(h, first); err != nil {
+		return nil, fmt.Errorf("reading program headers: %w", err)
 	}
-	if err != nil && len(f.segments) == 0 {
-		return nil, fmt.Errorf("reading section headers: %w", err)
+	broken := errors.Is(serr, ErrCorrupt) || errors.Is(serr, ErrTooLarge)
+	if serr != nil && (!broken || len(f.segments) == 0) {
+		return nil, fmt.Errorf("reading section headers: %w", serr)
 	}
 	f.buildID = sync.OnceValue(f.findBuildID)
 	f.dynamic = sync.OnceValues(f.readDynamic)

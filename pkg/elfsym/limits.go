@@ -38,10 +38,10 @@ const (
 	maxShstrtab = 4 << 20
 	// maxSection is the largest section read into memory as a whole. The
 	// string table of libtorch_cuda is about 100 MB.
-	maxSection = 512 << 20
+	maxSection = 256 << 20
 	// maxSymbols is the largest number of symbols of one table. An unstripped
-	// chromium has about 2 million; as table rows 16 million take 400 MB.
-	maxSymbols = 16 << 20
+	// chromium has about 2 million; as table rows 8 million take 200 MB.
+	maxSymbols = 8 << 20
 	// maxName is the longest symbol name. Names of Boost and Eigen templates
 	// reach some 20 KB.
 	maxName = 64 << 10

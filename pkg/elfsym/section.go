@@ -123,7 +123,7 @@ func (f *File) sectionIndexAt(v uint64) (int, bool) {
 }
 
 // Section returns the content of a section, decompressed if need be. It fails
-// with [ErrNoSection], [ErrCorrupt], or [ErrTooLarge] above 512 MiB. The slice
+// with [ErrNoSection], [ErrCorrupt], or [ErrTooLarge] above 256 MiB. The slice
 // is the caller's own.
 func (f *File) Section(name string) ([]byte, error) {
 	s, err := f.sectionNamed(name)

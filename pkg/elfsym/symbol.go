@@ -7,6 +7,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 )
@@ -81,12 +82,10 @@ func bindRank(b elf.SymBind) int {
 
 // readSymbols returns the functions and objects of one table, sorted.
 func (f *File) readSymbols(t *symtab) ([]Symbol, error) {
-	// One string for all names: a Symbol's name is a part of it.
-	b, err := f.read(t.str.off, t.str.size, maxSection)
+	names, err := f.readString(t.str)
 	if err != nil {
 		return nil, fmt.Errorf("reading symbol names: %w", err)
 	}
-	names := string(b)
 	var syms []Symbol
 	err = f.eachSymbol(t, func(s *rawSymbol) bool {
 		if !f.isAddress(s) {
@@ -101,6 +100,20 @@ func (f *File) readSymbols(t *symtab) ([]Symbol, error) {
 	})
 	slices.SortFunc(syms, compareSymbols)
 	return syms, err
+}
+
+// readString reads a string table as one string, of which the names are parts.
+func (f *File) readString(r region) (string, error) {
+	if r.size > maxSection {
+		return "", fmt.Errorf("%d bytes: %w", r.size, ErrTooLarge)
+	}
+	if !f.span(r.off, r.size) {
+		return "", ErrCorrupt
+	}
+	var s strings.Builder
+	s.Grow(int(r.size))
+	_, err := io.Copy(&s, io.NewSectionReader(f.r, int64(r.off), int64(r.size)))
+	return s.String(), err
 }
 
 // nameIn returns the symbol name at off of a string table, without its version.

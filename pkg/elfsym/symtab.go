@@ -108,11 +108,15 @@ func (f *File) symtab() (*symtab, error) {
 }
 
 // dynsym returns the dynamic symbol table, nil if the file has none. Without
-// section headers it is found as the loader finds it.
+// section headers it is found as the loader finds it; with them it is not, since
+// the segments of a file of separate debug information point at other content.
 func (f *File) dynsym() (*symtab, error) {
+	if len(f.sections) == 0 {
+		return f.dynamicSymtab()
+	}
 	s := f.sectionOfType(elf.SHT_DYNSYM)
 	if s == nil {
-		return f.dynamicSymtab()
+		return nil, nil
 	}
 	t, err := f.sectionSymtab(s)
 	if err != nil {
@@ -171,6 +175,7 @@ const symbolWindow = 4096
 // false. The symbol is valid during the call only.
 func (f *File) eachSymbol(t *symtab, fn func(*rawSymbol) bool) error {
 	buf := make([]byte, min(t.count(), symbolWindow)*symSize)
+	var s rawSymbol
 	for i := uint64(1); i < t.count(); { // symbol 0 is void
 		n := min(t.count()-i, uint64(len(buf))/symSize)
 		b := buf[:n*symSize]
@@ -178,7 +183,7 @@ func (f *File) eachSymbol(t *symtab, fn func(*rawSymbol) bool) error {
 			return fmt.Errorf("reading symbols: %w", err)
 		}
 		for ; len(b) > 0; b = b[symSize:] {
-			s := parseSymbol(b, i)
+			s = parseSymbol(b, i)
 			if !fn(&s) {
 				return nil
 			}
