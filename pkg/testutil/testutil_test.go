@@ -176,6 +176,20 @@ func TestPythons(t *testing.T) {
 	}
 }
 
+func TestBuildExtension(t *testing.T) {
+	for _, p := range Pythons(t) {
+		t.Run(p.String(), func(t *testing.T) {
+			cmd := p.Command("-c", "import leaky; leaky.call(lambda: print('CALLED'), 1)")
+			cmd.Env = append(cmd.Env, "PYTHONPATH="+BuildExtension(t, p))
+			target := StartCmd(t, cmd)
+			target.WaitLine("CALLED")
+			if err := target.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestNoLeakedFDs(t *testing.T) {
 	var leak *os.File
 	r := record(t, func(tb testing.TB) {
