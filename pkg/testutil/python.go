@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,11 @@ const (
 	// ForkyRoot is where .ci/deps.sh bootstraps Debian's suite forky for its
 	// CPython 3.14, whose interpreter is built with tail calls. Run by chroot it
 	// is also the target in another root.
-	ForkyRoot = "/var/tmp/unfreed-forky"
+	ForkyRoot = rootPrefix + "forky"
+
+	// rootPrefix begins the names of the roots that .ci/deps.sh makes, one for
+	// each release of which it wants the CPython.
+	rootPrefix = "/var/tmp/unfreed-"
 
 	// minPythonMinor is the oldest CPython 3 that unfreed reads frames of.
 	minPythonMinor = 9
@@ -97,7 +102,7 @@ func (p *Python) TempDir(tb testing.TB) string {
 }
 
 // Pythons returns every CPython that is at least 3.9: those of a pyenv, the
-// distribution's, and the one in [ForkyRoot]; sorted by version. The test is
+// distribution's, and those of the roots that .ci/deps.sh makes; sorted by version. The test is
 // skipped if there is none, and fails if CI=1 or [Strict] and fewer than three
 // versions (minor ones) were found.
 func Pythons(tb testing.TB) []Python {
@@ -112,7 +117,7 @@ func Pythons(tb testing.TB) []Python {
 		seen[real] = true
 		found = appendPython(tb, found, Python{Path: path, Args: []string{path}})
 	}
-	found = appendForky(tb, found)
+	found = appendRoots(tb, found)
 
 	slices.SortFunc(found, func(a, b Python) int {
 		return cmp.Or(cmp.Compare(a.Minor, b.Minor), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Path, b.Path))
@@ -131,20 +136,30 @@ func Pythons(tb testing.TB) []Python {
 	return found
 }
 
-// appendForky adds the interpreter of ForkyRoot, or logs why it cannot.
-func appendForky(tb testing.TB, found []Python) []Python {
+// appendRoots adds the interpreters of other roots, or logs why it cannot.
+func appendRoots(tb testing.TB, found []Python) []Python {
 	tb.Helper()
 	if _, err := os.Stat(ForkyRoot); err != nil {
 		tb.Logf("skipping CPython 3.14: no %s (.ci/deps.sh makes it)", ForkyRoot)
-		return found
 	}
 	if os.Geteuid() != 0 {
-		tb.Logf("skipping CPython 3.14: root is missing, which chroot needs")
+		tb.Log("skipping the CPythons of other roots: root is missing, which chroot needs")
 		return found
 	}
-	const path = "/usr/bin/python3.14"
-	return appendPython(tb, found, Python{Path: path, Chroot: ForkyRoot, Args: []string{"chroot", ForkyRoot, path}})
+	paths, _ := filepath.Glob(rootPrefix + "*/usr/bin/python3.[0-9]*")
+	for _, path := range paths {
+		root, name, _ := strings.Cut(path, "/usr/bin/")
+		if !interpreterName.MatchString(name) {
+			continue
+		}
+		inside := "/usr/bin/" + name
+		found = appendPython(tb, found, Python{Path: inside, Chroot: root, Args: []string{"chroot", root, inside}})
+	}
+	return found
 }
+
+// interpreterName leaves out python3.11-config and the like.
+var interpreterName = regexp.MustCompile(`^python3\.\d+$`)
 
 // appendPython asks an interpreter what it is and adds it if it is a CPython
 // new enough.
