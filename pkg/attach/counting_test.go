@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/unfreed/unfreed/pkg/alloc"
+	"github.com/unfreed/unfreed/pkg/testutil"
+)
+
+// counting is a set of programs, assembled here, that count hits by cookie.
+type counting struct {
+	tb       testing.TB
+	Programs Programs
+	rows     *ebpf.Map // row -> rowConfig
+	counts   *ebpf.Map // row -> counts
+	sizes    *ebpf.Map // sizeKey -> hits; only keys that exist are counted
+	live     *ebpf.Map // addresses returned and not freed
+}
+
+type rowConfig struct {
+	Size  int64  // argument with the size
+	Throw uint64 // sizes above it fail: their return is not to be probed; 0 for none
+}
+
+// counts of a row. Known and Unknown are frees of addresses that a probed
+// return gave out, and of others.
+type counts struct{ Hits, Returns, Known, Unknown, Null uint64 }
+
+type sizeKey struct{ Row, Size uint64 }
+
+// Offsets in struct pt_regs of x86-64 (arch/x86/include/asm/ptrace.h).
+const ptRegsAX = 80
+
+var ptRegsArgs = [6]int16{112, 104, 96, 88, 72, 64}
+
+// newCounting loads the programs of a mode, or of all with ModeAuto.
+func newCounting(tb testing.TB, mode Mode) *counting {
+	tb.Helper()
+	testutil.RequireBPF(tb)
+	if runtime.GOARCH != "amd64" {
+		testutil.Skipf(tb, "amd64 is missing, for whose registers the counting programs are written")
+	}
+	table := alloc.HostFunctions()
+	c := &counting{tb: tb}
+	newMap := func(t ebpf.MapType, key, value, n uint32) *ebpf.Map {
+		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: t, KeySize: key, ValueSize: value, MaxEntries: n})
+		if err != nil {
+			tb.Fatalf("making a map: %v", err)
+		}
+		tb.Cleanup(func() { m.Close() })
+		return m
+	}
+	n := uint32(len(table))
+	c.rows = newMap(ebpf.Array, 4, 16, n)
+	c.counts = newMap(ebpf.Array, 4, 40, n)
+	c.sizes = newMap(ebpf.Hash, 16, 8, 64*n)
+	c.live = newMap(ebpf.Hash, 8, 8, 1<<18)
+	for row := range table {
+		c.configure(row, rowConfig{Size: int64(table[row].Size)})
+	}
+	c.load(mode)
+	return c
+}
+
+func (c *counting) configure(row int, r rowConfig) {
+	c.tb.Helper()
+	if err := c.rows.Put(uint32(row), r); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+func (c *counting) load(mode Mode) {
+	c.tb.Helper()
+	p := &c.Programs
+	for _, l := range []struct {
+		to    **ebpf.Program
+		modes []Mode
+		at    ebpf.AttachType
+		insns asm.Instructions
+	}{
+		{&p.Session, []Mode{ModeSession}, attachSession, c.session()},
+		{&p.Entry, []Mode{ModeMulti}, ebpf.AttachTraceUprobeMulti, c.entry()},
+		{&p.Return, []Mode{ModeMulti}, ebpf.AttachTraceUprobeMulti, c.ret()},
+		{&p.Free, []Mode{ModeSession, ModeMulti}, ebpf.AttachTraceUprobeMulti, c.free()},
+		{&p.PerfEntry, []Mode{ModePerf}, 0, c.entry()},
+		{&p.PerfReturn, []Mode{ModePerf}, 0, c.ret()},
+		{&p.PerfFree, []Mode{ModePerf}, 0, c.free()},
+	} {
+		wanted := mode == ModeAuto
+		for _, m := range l.modes {
+			wanted = wanted || m == mode
+		}
+		if !wanted {
+			continue
+		}
+		prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Name: "counting", Type: ebpf.Kprobe, AttachType: l.at, Instructions: l.insns, License: "Dual BSD/GPL",
+		})
+		if err != nil {
+			c.tb.Fatalf("loading a program of attach type %d: %+v", l.at, err)
+		}
+		c.tb.Cleanup(func() { prog.Close() })
+		*l.to = prog
+	}
+}
+
+// total returns the sum of the rows' counts for which pick is true.
+func (c *counting) total(pick func(*alloc.Function) bool) counts {
+	c.tb.Helper()
+	var sum counts
+	for row, fn := range alloc.HostFunctions() {
+		if !pick(&fn) {
+			continue
+		}
+		var n counts
+		if err := c.counts.Lookup(uint32(row), &n); err != nil {
+			c.tb.Fatal(err)
+		}
+		sum.Hits += n.Hits
+		sum.Returns += n.Returns
+		sum.Known += n.Known
+		sum.Unknown += n.Unknown
+		sum.Null += n.Null
+	}
+	return sum
+}
+
+// watchSize starts to count the hits in which the size argument of any row is
+// this.
+func (c *counting) watchSize(size uint64) {
+	c.tb.Helper()
+	for row := range alloc.HostFunctions() {
+		if err := c.sizes.Put(sizeKey{uint64(row), size}, uint64(0)); err != nil {
+			c.tb.Fatal(err)
+		}
+	}
+}
+
+// hits returns the hits with a size, by function. Functions without are left out.
+func (c *counting) hits(size uint64) map[string]uint64 {
+	c.tb.Helper()
+	found := map[string]uint64{}
+	for row, fn := range alloc.HostFunctions() {
+		var n uint64
+		if err := c.sizes.Lookup(sizeKey{uint64(row), size}, &n); err != nil {
+			c.tb.Fatal(err)
+		}
+		if n > 0 {
+			found[fn.Name] = n
+		}
+	}
+	return found
+}
