@@ -11,6 +11,10 @@ import (
 	"github.com/unfreed/unfreed/pkg/alloc"
 )
 
+// IncompleteComment begins the comment of a profile whose numbers may be wrong,
+// which says why. Other profiles have no such comment.
+const IncompleteComment = "INCOMPLETE:"
+
 // comments says what a reader must know of an observation. pprof shows those
 // that do not start with "#" above every view and all of them by -comments, so
 // only the process and what makes numbers wrong come without.
@@ -18,7 +22,7 @@ func comments(s *alloc.Snapshot, kinds []alloc.Kind) []string {
 	var c commenter
 	c.show("Process: %s (PID %d)", shorten(strings.Join(s.Target.Command, " ")), s.Target.PID)
 	if s.Coverage.Incomplete() {
-		c.show("INCOMPLETE: numbers may be wrong: %s", causes(s.Coverage.EventsLost))
+		c.show("%s numbers may be wrong: %s", IncompleteComment, causes(s.Coverage.EventsLost))
 	}
 	if s.Target.PythonOff != "" {
 		c.show("No Python frames: %s", s.Target.PythonOff)
