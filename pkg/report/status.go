@@ -16,6 +16,7 @@ type Status struct {
 	InUseObjects  int64   // likewise
 	Estimated     bool    // these two are estimates of sampled mode
 	AllocsPerSec  float64 // allocation calls captured a second, lately
+	Allocations   int64   // likewise since attach
 	CoreShare     float64 // estimated time taken from the target, 1 = all of one core
 	Lost          int64   // events lost so far, for any reason
 	StacksPartial int64   // stacks not complete so far
