@@ -51,6 +51,8 @@ volatile __u32 stopped = 0;
 const volatile __u64 pidns_dev = 0, pidns_ino = 0;
 const volatile __u32 pidns_tgid = 0;
 
+#define HOPELESS_SHIFT 40 /* 1 TiB */
+
 extern _Bool bpf_session_is_return(void) __ksym __weak;
 
 static __always_inline struct function *function_get(struct pt_regs *ctx, __u32 *row)
@@ -59,19 +61,21 @@ static __always_inline struct function *function_get(struct pt_regs *ctx, __u32 
 	return bpf_map_lookup_elem(&functions, row);
 }
 
-/* Drops the calls whose frames lie below the stack pointer: they are over. */
+/* Drops the calls whose frames lie below the stack pointer: they are over. One
+ * at the same place has jumped to the function at hand (realloc to malloc). */
 static __always_inline void inflight_trim(struct thread *t, __u64 sp)
 {
 	for (int i = 0; i < MAX_INFLIGHT; i++) {
 		__u32 d = t->depth;
 
-		if (!d || d > MAX_INFLIGHT || t->inflight[INDEX(d - 1, MAX_INFLIGHT)].sp > sp)
+		if (!d || d > MAX_INFLIGHT || t->inflight[INDEX(d - 1, MAX_INFLIGHT)].sp >= sp)
 			break;
 		t->depth = d - 1;
 	}
 }
 
-static __always_inline void call_enter(struct pt_regs *ctx)
+/* Gives 1 if the return of this call must not be probed. */
+static __always_inline int call_enter(struct pt_regs *ctx)
 {
 	__u64 sp = ctx->sp, n;
 	struct function *f;
@@ -81,20 +85,20 @@ static __always_inline void call_enter(struct pt_regs *ctx)
 
 	count(COUNT_HITS);
 	if (stopped)
-		return;
+		return 0;
 	f = function_get(ctx, &row);
 	if (!f)
-		return;
+		return 0;
 	t = thread_get();
 	if (!t) {
 		count(COUNT_NO_SCRATCH);
-		return;
+		return 0;
 	}
 	inflight_trim(t, sp);
 	d = t->depth;
 	if (d >= MAX_INFLIGHT) {
 		count(COUNT_INFLIGHT_FULL);
-		return;
+		return 0;
 	}
 	c = &t->inflight[INDEX(d, MAX_INFLIGHT)];
 	c->sp = sp;
@@ -106,6 +110,10 @@ static __always_inline void call_enter(struct pt_regs *ctx)
 		/* On overflow the call fails, and then the size is not used. */
 		c->size *= n;
 	}
+	/* A C++ exception cannot pass the trampoline of a return probe: a call
+	 * that is bound to throw is left alone. */
+	if ((f->flags & FUNCTION_THROWS) && c->size >> HOPELESS_SHIFT)
+		return 1;
 	c->ptr = argument(ctx, f->ptr);
 	c->out = argument(ctx, f->out);
 	if (f->role != ROLE_ALLOC)
@@ -113,11 +121,12 @@ static __always_inline void call_enter(struct pt_regs *ctx)
 	if (f->role >= ROLE_MAP)
 		map_enter(ctx, f->role, c);
 	t->depth = d + 1;
+	return 0;
 }
 
 /* Finds the entry that belongs to a return: its stack pointer was one word
- * lower, at the return address. */
-static __always_inline struct inflight *call_match(struct thread *t, __u64 sp)
+ * lower, at the return address. What lies deeper is over. */
+static __always_inline struct inflight *call_match(struct thread *t, __u64 sp, __u32 row)
 {
 	for (int i = 0; i < MAX_INFLIGHT; i++) {
 		__u32 d = t->depth;
@@ -129,7 +138,7 @@ static __always_inline struct inflight *call_match(struct thread *t, __u64 sp)
 		if (c->sp > sp - 8)
 			return 0;
 		t->depth = d - 1;
-		if (c->sp == sp - 8)
+		if (c->sp == sp - 8 && c->function == row)
 			return c;
 	}
 	return 0;
@@ -167,23 +176,23 @@ static __always_inline void call_return_(struct pt_regs *ctx)
 	count(COUNT_HITS);
 	if (stopped)
 		return;
+	f = function_get(ctx, &row);
+	if (!f)
+		return;
 	t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
-	c = t ? call_match(t, sp) : 0;
+	c = t ? call_match(t, sp, row) : 0;
 	if (!c) {
 		count(COUNT_RETURN_UNKNOWN);
 		return;
 	}
-	row = c->function;
-	f = bpf_map_lookup_elem(&functions, &row);
-	if (!f)
-		return;
 	if (f->role >= ROLE_MAP) {
 		map_return(ctx, t, f->role, c, ax);
 		return;
 	}
 	address = call_result(f, c, ax);
 	if (f->role == ROLE_REALLOC && c->ptr && (address || !c->size))
-		live_remove(c->ptr, f->kind, c->time, f->flags & FUNCTION_GLIBC);
+		/* glibc's realloc(p, 0) has called free. */
+		live_remove(c->ptr, f->kind, c->time, f->flags | (address ? 0 : FUNCTION_QUIET));
 	if (!address) {
 		if (f->role == ROLE_ALLOC || c->size)
 			count(COUNT_FAILED_CALLS);
@@ -207,7 +216,7 @@ static __always_inline void free_enter(struct pt_regs *ctx)
 		return;
 	address = argument(ctx, f->ptr);
 	if (address)
-		live_remove(address, f->kind, 0, f->flags & FUNCTION_GLIBC);
+		live_remove(address, f->kind, 0, f->flags);
 }
 
 SEC("uprobe.session.s")
@@ -216,7 +225,7 @@ int call_session(struct pt_regs *ctx)
 	if (bpf_session_is_return())
 		call_return_(ctx);
 	else
-		call_enter(ctx);
+		return call_enter(ctx);
 	return 0;
 }
 

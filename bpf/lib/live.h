@@ -7,6 +7,7 @@
 #ifndef UNFREED_LIVE_H
 #define UNFREED_LIVE_H
 
+#include "function.h"
 #include "sample.h"
 #include "stack.h"
 
@@ -88,6 +89,7 @@ static __always_inline void live_add(struct thread *t, struct pt_regs *ctx, stru
 		} else {
 			site_subtract(&was, 0);
 			count(COUNT_REPLACED);
+			count_n(COUNT_FREED_BYTES, was.size);
 		}
 	}
 	if (bpf_map_update_elem(&live, &key, &l, BPF_ANY)) {
@@ -116,8 +118,11 @@ static __always_inline void unmatched(__u64 address, __u32 glibc)
  * Books a free. before is the time that the call began: what was handed out
  * later at the same address, by another thread while this call was on its way,
  * is not what it freed.
+ *
+ * Some functions call another one that frees the same memory (free_sized, or
+ * realloc in reallocarray): it is freed once. flags are the function's.
  */
-static __always_inline void live_remove(__u64 address, __u64 space, __u64 before, __u32 glibc)
+static __always_inline void live_remove(__u64 address, __u64 space, __u64 before, __u32 flags)
 {
 	struct live_key key = { .address = address, .space = space };
 	struct outstanding *l = bpf_map_lookup_elem(&live, &key);
@@ -133,20 +138,19 @@ static __always_inline void live_remove(__u64 address, __u64 space, __u64 before
 		site_subtract(&was, 0);
 		count(COUNT_FREES);
 		count_n(COUNT_FREED_BYTES, was.size);
-		return;
+		if (!(flags & FUNCTION_NESTS))
+			return;
+	} else if (sample_bytes > 1) {
+		return; /* mostly what was not sampled */
 	}
-	if (sample_bytes > 1)
-		return;
-	/* free_sized calls free, realloc(p, 0) calls free: once is enough. */
 	t = thread_get();
 	if (!t) {
 		count(COUNT_NO_SCRATCH);
 		return;
 	}
-	if (t->last_free == address)
-		return;
+	if (!l && !(flags & FUNCTION_QUIET) && t->last_free != address)
+		unmatched(address, flags & FUNCTION_GLIBC);
 	t->last_free = address;
-	unmatched(address, glibc);
 }
 
 #endif

@@ -21,17 +21,19 @@
  */
 static __always_inline void map_enter(struct pt_regs *ctx, __u32 role, struct inflight *c)
 {
-	c->ptr = ctx->di;
-	c->size = ctx->si;
-	if (role == ROLE_MAP)
-		c->extra = (__u32)ctx->dx | (__u64)ctx->cx << 32;
-	else if (role == ROLE_REMAP)
-		c->extra = ctx->dx;
+	c->ptr = CTX(ctx, di);
+	c->size = CTX(ctx, si);
+	if (role == ROLE_MAP) {
+		c->extra = (__u32)CTX(ctx, dx) | CTX(ctx, cx) << 32;
+	} else if (role == ROLE_REMAP) {
+		c->extra = CTX(ctx, dx);
+		c->out = CTX(ctx, cx);
+	}
 }
 
 /* Is the call made by an allocator function of this thread? Then its memory is
  * counted as what that function hands out. */
-static __always_inline int map_is_internal(struct thread *t)
+static __always_inline int map_is_internal(struct thread *t, __u64 sp)
 {
 	__u32 d = t->depth, row;
 	struct function *f;
@@ -39,6 +41,8 @@ static __always_inline int map_is_internal(struct thread *t)
 	for (int i = 0; i < MAX_INFLIGHT; i++) {
 		if ((__u32)i >= d)
 			break;
+		if (t->inflight[i].sp <= sp)
+			continue;
 		row = t->inflight[i].function;
 		f = bpf_map_lookup_elem(&functions, &row);
 		if (f && f->role < ROLE_MAP)
@@ -71,8 +75,9 @@ static __always_inline void map_return(struct pt_regs *ctx, struct thread *t, __
 	} else if (role == ROLE_REMAP) {
 		r.new_address = ax;
 		r.new_length = c->extra;
+		r.flags = c->out;
 	}
-	if (map_is_internal(t)) {
+	if (map_is_internal(t, c->sp)) {
 		count(COUNT_INTERNAL_MAPS);
 		return;
 	}

@@ -221,7 +221,7 @@ static __always_inline __u64 site_take(struct thread *t, struct pt_regs *ctx, __
 	} else {
 		t->native_count = 0;
 		t->native_status = UNWIND_OFF;
-		t->hash = 1;
+		t->hash = mix(address_epoch, 1);
 	}
 	python_walk(t);
 	site = mix(mix(t->hash, t->native_status | (__u64)t->python_status << 8), function) ?: 1;

@@ -29,6 +29,10 @@ struct {
 volatile __u64 mappings_in_use = 0;
 volatile __u64 mappings_generation = 0;
 
+/* Changes when addresses have got another meaning (a library unloaded and
+ * another one in its place), so that equal addresses are another stack. */
+volatile __u64 address_epoch = 0;
+
 /* Both hold u32s, two to an element: array elements are padded to 8 bytes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -177,26 +181,74 @@ static __always_inline __u64 reg_get(struct registers *r, __u8 which, __u64 cfa)
 	return 0;
 }
 
-/* A return address that a return probe has replaced: the kernel keeps the
- * original beside the stack address it belongs to. */
-static __always_inline __u64 return_address_repair(__u64 sp)
+#define TRAMPOLINE_STACK 32 /* bytes that the kernel's trampoline pushes at most */
+
+/*
+ * A return probe replaces the return address by the address of a trampoline,
+ * and the kernel keeps the original beside the stack address it belongs to.
+ *
+ * A signal may also come while the thread is in the trampoline itself: then
+ * the function has returned, and what the trampoline has pushed lies on top.
+ */
+static __always_inline int return_address_repair(struct registers *r, __u32 in_trampoline)
 {
 	struct uprobe_task *utask = bpf_get_current_task_btf()->utask;
+	__u64 slot = r->sp - 8, original = 0, where = 0;
 	struct return_instance *ri;
-	__u64 pc = 0;
 
 	if (!utask)
 		return 0;
 	ri = utask->return_instances;
 	for (int i = 0; i < 32 && ri; i++) {
-		if (ri->stack == sp - 8) {
-			pc = ri->orig_ret_vaddr;
+		__u64 stack = ri->stack;
+
+		if (stack == slot || (in_trampoline && !original && stack > slot &&
+				      stack <= slot + TRAMPOLINE_STACK)) {
+			slot = where = stack;
+			original = ri->orig_ret_vaddr;
+			/* Chained: a tail call, whose caller's own original
+			 * is the trampoline again. */
 			if (!ri->chained)
 				break;
 		}
 		ri = ri->next;
 	}
-	return pc;
+	if (!original)
+		return 0;
+	r->ip = original;
+	r->sp = where + 8;
+	return 1;
+}
+
+/*
+ * The other half of the trampoline: the kernel has been called and has put the
+ * original address where the trampoline's ret takes it, above the registers that
+ * are popped first (arch/x86/kernel/uprobes.c, commits 190fec72df4a and
+ * ba2bfc97b462). Signals come here above all, on the way out of that call.
+ */
+static __always_inline int trampoline_leave(struct registers *r)
+{
+	__u64 sp = r->sp, word;
+	__u8 code[8];
+
+	if (read_user(code, sizeof(code), r->ip))
+		return 0;
+#pragma unroll
+	for (int i = 0; i < 5; i++) {
+		if (code[i] == 0xc3) { /* ret */
+			if (read_user(&word, 8, sp))
+				return 0;
+			r->ip = word;
+			r->sp = sp + 8;
+			return 1;
+		}
+		if (code[i] == 0x41) /* prefix of pop r11 */
+			continue;
+		if (code[i] < 0x58 || code[i] > 0x5f) /* pop */
+			return 0;
+		sp += 8;
+	}
+	return 0;
 }
 
 /* arch/x86/include/asm/sigframe.h: the registers of rt_sigframe. */
@@ -346,16 +398,14 @@ static long unwind_step(__u32 i, void *data)
 	t->cfa_word = 0;
 	pc = t->regs.ip;
 	m = mapping_find(t, t->is_leaf ? pc : pc - 1);
-	if (!m) {
-		__u64 original = t->is_leaf ? 0 : return_address_repair(t->regs.sp);
-
-		if (original) {
-			/* The word on the stack stays replaced, so verification
-			 * never takes this frame from the last stack. */
-			count(COUNT_REPAIRED);
-			pc = t->regs.ip = original;
-			m = mapping_find(t, pc - 1);
-		}
+	if (!m && (return_address_repair(&t->regs, t->is_leaf) ||
+		   (t->is_leaf && trampoline_leave(&t->regs)))) {
+		/* The word on the stack stays replaced, so verification never
+		 * takes this frame from the last stack. */
+		count(COUNT_REPAIRED);
+		t->is_leaf = 0;
+		pc = t->regs.ip;
+		m = mapping_find(t, pc - 1);
 	}
 	n = INDEX(n, MAX_NATIVE);
 	t->new.ip[n] = pc;
@@ -496,7 +546,7 @@ static __always_inline void unwind(struct thread *t, struct pt_regs *ctx)
 	count_n(COUNT_UNWOUND_FRAMES, t->native_count);
 	if (!t->join)
 		t->join = MAX_NATIVE;
-	t->hash = t->join < MAX_NATIVE ? t->last_hash[INDEX(t->join, MAX_NATIVE)] : mix(generation, 1);
+	t->hash = t->join < MAX_NATIVE ? t->last_hash[INDEX(t->join, MAX_NATIVE)] : mix(address_epoch, 1);
 	total = t->native_count + MAX_NATIVE - t->join;
 	bpf_loop(MAX_NATIVE, place_step, &loop, 0);
 	t->kept = t->native_status == UNWIND_DONE ? total : 0;

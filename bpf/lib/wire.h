@@ -92,7 +92,7 @@ struct stack_record {
 	__u64 site;
 	__u32 native_count, python_count;
 	__u32 native_status, python_status;
-	__u64 maps_generation;
+	__u64 maps_generation; /* of the mappings the stack was unwound with */
 	__u32 tid, pad;
 	__u64 size; /* of the first allocation */
 };
@@ -123,7 +123,8 @@ struct map_record {
 	__u64 entry_time, time;
 	__u64 site; /* 0 where no stack was taken */
 	__u32 function, tid;
-	__u32 protection, flags; /* of mmap */
+	__u32 protection; /* of mmap */
+	__u32 flags;	  /* of mmap or mremap */
 };
 
 /* An address that no known mapping holds, seen while unwinding. */

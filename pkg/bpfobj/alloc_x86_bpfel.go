@@ -359,6 +359,7 @@ const (
 	allocProgPerfReturn        = "perf_return"
 	allocProgProcessExec       = "process_exec"
 	allocProgProcessFork       = "process_fork"
+	allocVarAddressEpoch       = "address_epoch"
 	allocVarExponential        = "exponential"
 	allocVarMappingsGeneration = "mappings_generation"
 	allocVarMappingsInUse      = "mappings_in_use"
@@ -450,6 +451,7 @@ type allocMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type allocVariableSpecs struct {
+	AddressEpoch       *ebpf.VariableSpec `ebpf:"address_epoch"`
 	Exponential        *ebpf.VariableSpec `ebpf:"exponential"`
 	MappingsGeneration *ebpf.VariableSpec `ebpf:"mappings_generation"`
 	MappingsInUse      *ebpf.VariableSpec `ebpf:"mappings_in_use"`
@@ -518,6 +520,7 @@ func (m *allocMaps) Close() error {
 //
 // It can be passed to loadAllocObjects or ebpf.CollectionSpec.LoadAndAssign.
 type allocVariables struct {
+	AddressEpoch       *ebpf.Variable `ebpf:"address_epoch"`
 	Exponential        *ebpf.Variable `ebpf:"exponential"`
 	MappingsGeneration *ebpf.Variable `ebpf:"mappings_generation"`
 	MappingsInUse      *ebpf.Variable `ebpf:"mappings_in_use"`

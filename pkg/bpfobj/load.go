@@ -72,10 +72,11 @@ const (
 
 // Objects are the loaded programs and maps.
 type Objects struct {
-	coll *ebpf.Collection
-	mode Mode
-	half uint32 // of the mappings array that is in use
-	gen  uint64
+	coll  *ebpf.Collection
+	mode  Mode
+	half  uint32 // of the mappings array that is in use
+	gen   uint64 // of the mappings
+	epoch uint64 // of the meaning of addresses
 }
 
 // Load verifies and loads the programs of one mode. Sleepable programs, which

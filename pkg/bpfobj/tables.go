@@ -20,6 +20,13 @@ const MaxFunctions = 512
 // one of several thousand has been seen in the wild, half the array is in use.
 const MaxMappings = 8192
 
+// Flags of a function, FUNCTION_* of bpf/lib/function.h.
+const (
+	flagGlibc = 1 << iota
+	flagNests
+	flagThrows
+)
+
 // SetFunction writes a row of the table of functions. glibc says that the
 // function's memory lies in glibc's chunks.
 func (o *Objects) SetFunction(row int, f alloc.Function, glibc bool) error {
@@ -31,7 +38,13 @@ func (o *Objects) SetFunction(row int, f alloc.Function, glibc bool) error {
 		Size: int8(f.Size), Count: int8(f.Count), Ptr: int8(f.Ptr), Out: int8(f.Out),
 	}
 	if glibc {
-		w.Flags = 1
+		w.Flags |= flagGlibc
+	}
+	if f.Role == alloc.RoleRealloc || f.Role == alloc.RoleFree && f.Name != "free" {
+		w.Flags |= flagNests
+	}
+	if f.Throws {
+		w.Flags |= flagThrows
 	}
 	if err := o.coll.Maps["functions"].Put(uint32(row), &w); err != nil {
 		return fmt.Errorf("writing function %q: %w", f.Name, err)
@@ -112,9 +125,11 @@ type Mapping struct {
 
 // SetMappings makes the mappings, sorted by Start, the ones in use: they are
 // written to the half of the array that is not, then the halves are switched.
+// newEpoch says that some addresses mean something else than before: equal
+// addresses are then other stacks.
 // A stack unwound across the switch may end early, which is counted. Not safe
 // for concurrent use with itself. Returns the new generation.
-func (o *Objects) SetMappings(ms []Mapping) (uint64, error) {
+func (o *Objects) SetMappings(ms []Mapping, newEpoch bool) (uint64, error) {
 	if len(ms) > MaxMappings {
 		return o.gen, fmt.Errorf("writing %d mappings: %w (room for %d)", len(ms), ErrFull, MaxMappings)
 	}
@@ -136,6 +151,12 @@ func (o *Objects) SetMappings(ms []Mapping) (uint64, error) {
 	}
 	if err := o.coll.Variables["mappings_in_use"].Set(uint64(first)<<32 | uint64(len(ms))); err != nil {
 		return o.gen, fmt.Errorf("switching mappings: %w", err)
+	}
+	if newEpoch {
+		o.epoch++
+		if err := o.coll.Variables["address_epoch"].Set(o.epoch); err != nil {
+			return o.gen, fmt.Errorf("numbering the address space: %w", err)
+		}
 	}
 	o.gen++
 	if err := o.coll.Variables["mappings_generation"].Set(o.gen); err != nil {
