@@ -20,20 +20,21 @@ const (
 	OpMap   MapOp = iota + 1 // mmap of anonymous memory
 	OpUnmap                  // munmap
 	OpRemap                  // mremap
+	OpCover                  // mmap of what is not counted: a file, a reservation
 )
 
 // MapEvent is a successful call of mmap, munmap or mremap. Events are emitted
 // when the call returns, and must be applied in the order of their emission.
 type MapEvent struct {
 	Op        MapOp
-	Addr, Len uint64 // OpMap: the new mapping; else the range given up
+	Addr, Len uint64 // OpMap, OpCover: the new mapping; else the range given up
 	// NewAddr and NewLen are the result of OpRemap.
 	NewAddr, NewLen uint64
 	// KeepOld says that OpRemap left the old range mapped
 	// (MREMAP_DONTUNMAP, or an old length of 0).
 	KeepOld bool
 	// PageSize is that of the mapping where it is not the system's
-	// (MAP_HUGETLB); else 0.
+	// (MAP_HUGETLB), a power of two; else 0.
 	PageSize uint64
 
 	Stack     alloc.StackID
@@ -136,6 +137,8 @@ func (m *Mappings) Apply(e MapEvent) {
 		}
 	case OpRemap:
 		m.remap(start, end, page, &e)
+	case OpCover:
+		m.replace(start, end, e.Time)
 	default:
 		m.stats.Invalid++
 	}

@@ -66,6 +66,16 @@ func TestMappings(t *testing.T) {
 		events: []MapEvent{call(OpMap, 10, 8, 1, 1), call(OpMap, 12, 2, 2, 2)},
 		want:   []left{{1, 10, 6}, {2, 12, 2}},
 	}, {
+		name:   "a file over another",
+		events: []MapEvent{call(OpMap, 10, 8, 1, 1), call(OpCover, 12, 2, 2, 2), call(OpCover, 90, 2, 2, 3)},
+		want:   []left{{1, 10, 6}},
+	}, {
+		name: "moving remap that returns after a file was mapped over the old range",
+		events: []MapEvent{
+			call(OpMap, 10, 4, 1, 1), call(OpCover, 10, 4, 2, 5), during(remap(10, 4, 20, 8, 3, 6), 4),
+		},
+		want: []left{{3, 20, 8}},
+	}, {
 		name:   "remap grows in place: the result is the remap's",
 		events: []MapEvent{call(OpMap, 10, 4, 1, 1), remap(10, 4, 10, 6, 2, 2)},
 		want:   []left{{2, 10, 6}},

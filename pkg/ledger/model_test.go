@@ -115,6 +115,8 @@ func (n *naive) apply(e MapEvent) {
 	switch e.Op {
 	case OpMap:
 		replace(first, pages, true)
+	case OpCover:
+		replace(first, pages, false)
 	case OpUnmap:
 		remove(first, pages, e.EntryTime)
 	case OpRemap:
@@ -159,7 +161,7 @@ func TestMappingsAgainstNaiveModel(t *testing.T) {
 
 func randomEvent(r *rand.Rand, space, now uint64) MapEvent {
 	e := MapEvent{
-		Op:        MapOp(1 + r.IntN(3)),
+		Op:        MapOp(1 + r.IntN(4)),
 		Addr:      r.Uint64N(space) * page,
 		Len:       1 + r.Uint64N(space*page/5),
 		Stack:     alloc.StackID(r.IntN(5)),
@@ -181,7 +183,7 @@ func FuzzMappings(f *testing.F) {
 		now := uint64(maxOverlap)
 		for len(b) >= 6 {
 			e := MapEvent{
-				Op:        MapOp(1 + b[0]%3),
+				Op:        MapOp(1 + b[0]%4),
 				Addr:      uint64(b[1]) * page,
 				Len:       1 + uint64(b[2])*(page/4),
 				NewAddr:   uint64(b[3]) * page,
@@ -255,10 +257,10 @@ search:
 
 // enter starts a random call.
 func (k *kernel) enter(t *thread) {
-	t.event = MapEvent{Op: MapOp(1 + k.r.IntN(3)), Stack: alloc.StackID(k.r.IntN(6)), EntryTime: k.now}
+	t.event = MapEvent{Op: MapOp(1 + k.r.IntN(4)), Stack: alloc.StackID(k.r.IntN(6)), EntryTime: k.now}
 	t.rest, t.old = nil, region{}
 	fixed := k.r.IntN(8) == 0
-	if t.event.Op == OpMap && !fixed {
+	if (t.event.Op == OpMap || t.event.Op == OpCover) && !fixed {
 		t.event.Len = 1 + k.r.Uint64N(6)*page
 	} else {
 		if len(k.regions) == 0 {
@@ -295,9 +297,9 @@ func (k *kernel) unmap(r region) {
 func (k *kernel) act(t *thread) {
 	e := &t.event
 	result := region{first: t.old.first, pages: (e.Len + page - 1) / page}
-	foreign := false
+	foreign := e.Op == OpCover
 	switch e.Op {
-	case OpMap:
+	case OpMap, OpCover:
 		if e.Addr == 0 {
 			first, ok := k.findFree(result.pages)
 			if !ok {
