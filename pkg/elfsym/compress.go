@@ -43,6 +43,21 @@ func (f *File) Decompress(name string, w io.Writer, limit int64) (int64, error) 
 	return n, nil
 }
 
+// CompressedSize returns how many bytes a section takes in the file and how
+// many it claims to have when decompressed, which [File.Decompress] enforces. It
+// fails with [ErrNoSection] or [ErrCorrupt].
+func (f *File) CompressedSize(name string) (packed, size uint64, err error) {
+	s, err := f.sectionNamed(name)
+	if err != nil {
+		return 0, 0, err
+	}
+	if !f.span(s.off, s.size) {
+		return 0, 0, fmt.Errorf("%s: %w", name, ErrCorrupt)
+	}
+	_, size, err = compressionHeader(s, io.NewSectionReader(f.r, int64(s.off), int64(s.size)))
+	return s.size, size, err
+}
+
 func (f *File) decompress(s *section, w io.Writer, limit int64) (int64, error) {
 	if !f.span(s.off, s.size) {
 		return 0, ErrCorrupt
