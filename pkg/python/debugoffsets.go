@@ -136,6 +136,9 @@ func (w *debugWords) apply(l *Layout, word func(int) uint64) error {
 		return fmt.Errorf("bytes objects keep their size at %d and their data at %d", size, data)
 	}
 	l.BytesSize, l.BytesData = uint32(size), uint32(data)
+	// Behind PyASCIIObject follow utf8_length and utf8, then the data pointer.
+	l.CompactData = l.AsciiData + 16
+	l.LegacyData = l.CompactData
 	return l.derive()
 }
 

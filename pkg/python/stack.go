@@ -49,14 +49,25 @@ func ReadStack(mem Target, r *Runtime, threadID uint64) ([]Frame, error) {
 	return nil, ErrNoThread
 }
 
-func (r *Runtime) readFrames(mem Target, t Thread) ([]Frame, error) {
+// topFrame returns the address of a thread's innermost frame, 0 if it runs no
+// Python code.
+func (r *Runtime) topFrame(mem Target, t Thread) (uint64, error) {
 	l := &r.Layout
 	at, err := readWord(mem, t.Address, l.ThreadFrame)
-	if err == nil && l.FrameIndirect >= 0 {
+	if err == nil && l.FrameIndirect >= 0 && at != 0 {
 		at, err = readWord(mem, at, uint32(l.FrameIndirect))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the top frame of thread %#x: %w", t.ID, err)
+		return 0, fmt.Errorf("reading the top frame of thread %#x: %w", t.ID, err)
+	}
+	return at, nil
+}
+
+func (r *Runtime) readFrames(mem Target, t Thread) ([]Frame, error) {
+	l := &r.Layout
+	at, err := r.topFrame(mem, t)
+	if err != nil {
+		return nil, err
 	}
 	codes := make(map[uint64]*Code)
 	var frames []Frame

@@ -39,7 +39,7 @@ type strObject struct {
 
 // parseString reads the header of a str object from its first bytes.
 func (l *Layout) parseString(b []byte) (strObject, error) {
-	if len(b) < int(max(l.UnicodeLength+8, l.UnicodeState+4, l.LegacyData+8)) {
+	if len(b) < int(max(l.UnicodeLength+8, l.UnicodeState+4)) {
 		return strObject{}, fmt.Errorf("%w: %d bytes", errNoString, len(b))
 	}
 	s := strObject{length: int64(binary.LittleEndian.Uint64(b[l.UnicodeLength:])), inline: true}
@@ -55,6 +55,9 @@ func (l *Layout) parseString(b []byte) (strObject, error) {
 	}
 	switch {
 	case state&stateCompact == 0:
+		if len(b) < int(l.LegacyData+8) {
+			return strObject{}, fmt.Errorf("%w: %d bytes", errNoString, len(b))
+		}
 		s.data, s.inline = binary.LittleEndian.Uint64(b[l.LegacyData:]), false
 	case state&stateASCII != 0:
 		s.data = uint64(l.AsciiData)

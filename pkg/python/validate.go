@@ -12,10 +12,11 @@ import (
 	"github.com/unfreed/unfreed/pkg/proc"
 )
 
-// validateTries is how often the thread lists of a running target are read
-// before an inconsistency counts as real: a read takes microseconds, a change
-// of the list happens when a thread starts or ends.
-const validateTries = 16
+// validateTries is how often a running target is read before an inconsistency
+// counts as real. A read takes microseconds; the list of threads changes when one
+// starts or ends, the innermost frames at any time, but what a frame that is gone
+// leaves behind mostly still passes.
+const validateTries = 64
 
 // validate compares the layout with what the target's memory holds, so that a
 // patched or unusual build is refused instead of misread.
@@ -41,6 +42,9 @@ func (img *image) validate(mem Target, r *Runtime, maps []proc.Mapping) error {
 		threads, err = r.Threads(mem)
 		if err == nil {
 			err = checkThreads(mem, threads, maps, img.Machine())
+		}
+		if err == nil {
+			err = r.checkFrames(mem, threads)
 		}
 		if err == nil || errors.Is(err, ErrNotStarted) {
 			return err
@@ -90,6 +94,76 @@ func isThreadPointer(mem Target, id uint64, maps []proc.Mapping, machine elf.Mac
 		return 0
 	})
 	return found && maps[i].Write
+}
+
+// checkedFrames is how many frames of a thread are looked at.
+const checkedFrames = 8
+
+// checkFrames accepts the layout of frames if those of one thread are chained to
+// each other and have code objects, or if there are none to look at.
+func (r *Runtime) checkFrames(mem Target, threads []Thread) error {
+	var err error
+	for _, t := range threads {
+		var n int
+		if n, err = r.checkChain(mem, t); err == nil && n > 0 {
+			return nil
+		}
+	}
+	return err
+}
+
+// checkChain returns how many frames of a thread it found to be good.
+func (r *Runtime) checkChain(mem Target, t Thread) (int, error) {
+	l := &r.Layout
+	at, err := r.topFrame(mem, t)
+	if err != nil {
+		return 0, err
+	}
+	b := make([]byte, l.FrameSize)
+	for n := range checkedFrames {
+		if at == 0 {
+			return n, nil
+		}
+		if err := readFull(mem, b, at); err != nil {
+			return 0, fmt.Errorf("reading frame %d of thread %#x: %w", n, t.ID, err)
+		}
+		if f := l.parseFrame(b); f.Address != 0 {
+			if err := checkCodeType(mem, f.Address); err != nil {
+				return 0, fmt.Errorf("frame %d of thread %#x: %w", n, t.ID, err)
+			}
+		} else if !f.Entry {
+			return 0, fmt.Errorf("frame %d of thread %#x has no code", n, t.ID)
+		}
+		at = binary.LittleEndian.Uint64(b[l.FramePrev:])
+	}
+	return checkedFrames, nil
+}
+
+// Offsets of ob_type in PyObject and of tp_name in PyTypeObject.
+const (
+	objectType = 8
+	typeName   = 24
+)
+
+// checkCodeType checks that the object at an address says that it is a code
+// object.
+func checkCodeType(mem Target, addr uint64) error {
+	typ, err := readWord(mem, addr, objectType)
+	if err != nil {
+		return err
+	}
+	nameAt, err := readWord(mem, typ, typeName)
+	if err != nil {
+		return err
+	}
+	var name [5]byte
+	if err := readFull(mem, name[:], nameAt); err != nil {
+		return err
+	}
+	if string(name[:]) != "code\x00" {
+		return fmt.Errorf("the object at %#x is a %q, not a code object", addr, name)
+	}
+	return nil
 }
 
 // member is a PyMemberDef that a type must have: a Python attribute which is a
