@@ -61,15 +61,40 @@ static __always_inline struct function *function_get(struct pt_regs *ctx, __u32 
 	return bpf_map_lookup_elem(&functions, row);
 }
 
-/* Drops the calls whose frames lie below the stack pointer: they are over. One
- * at the same place has jumped to the function at hand (realloc to malloc). */
+/*
+ * Is the call at the same place as the one that is beginning still running?
+ * Then it has jumped to this one (realloc to malloc), and the return address of
+ * both is the trampoline. Else a longjmp has left it, and its place holds a new
+ * call's return address.
+ */
+static __always_inline int is_tail_call(struct thread *t, __u64 sp)
+{
+	__u64 word;
+
+	return !read_user(&word, 8, sp) && !mapping_find(t, word - 1);
+}
+
+/* Drops the calls that are over: their frames lie below the stack pointer. */
 static __always_inline void inflight_trim(struct thread *t, __u64 sp)
 {
+	int asked = 0, tail = 0;
+
 	for (int i = 0; i < MAX_INFLIGHT; i++) {
 		__u32 d = t->depth;
+		__u64 top;
 
-		if (!d || d > MAX_INFLIGHT || t->inflight[INDEX(d - 1, MAX_INFLIGHT)].sp >= sp)
+		if (!d || d > MAX_INFLIGHT)
 			break;
+		top = t->inflight[INDEX(d - 1, MAX_INFLIGHT)].sp;
+		if (top > sp)
+			break;
+		if (top == sp) {
+			if (!asked)
+				tail = is_tail_call(t, sp);
+			asked = 1;
+			if (tail)
+				break;
+		}
 		t->depth = d - 1;
 	}
 }

@@ -67,12 +67,13 @@ static __always_inline __u32 copy_object(__u8 *dst, __u32 max, __u64 addr, __u32
 }
 
 /* A str's characters take 1, 2 or 4 bytes. One that cannot be read in full at
- * 4 bytes a character is read at 1. */
+ * 4 bytes a character, for it lies at the end of a mapping, is read as what
+ * most are: ASCII behind the shortest header. */
 static __always_inline __u32 copy_string(__u8 *dst, __u32 max, __u64 addr)
 {
 	__u32 n = copy_object(dst, max, addr, python.unicode_header, python.unicode_length, 2);
 
-	return n ?: copy_object(dst, max, addr, python.unicode_header, python.unicode_length, 0);
+	return n ?: copy_object(dst, max, addr, python.unicode_min_header, python.unicode_length, 0);
 }
 
 static __always_inline __u64 ident_word(__u64 *w, __u32 i)

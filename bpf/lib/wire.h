@@ -212,8 +212,9 @@ struct python_layout {
 	__u32 code_ident, code_first_line, code_adaptive;
 	__u32 code_first_traceable; /* 0: there is none */
 	__u32 ident_filename, ident_name, ident_linetable; /* index of a word at code_ident */
-	__u32 unicode_header, unicode_length, bytes_header, bytes_length;
-	__u32 enabled, pad;
+	__u32 unicode_header, unicode_min_header, unicode_length;
+	__u32 bytes_header, bytes_length;
+	__u32 enabled;
 };
 
 _Static_assert(sizeof(struct live_key) == 16, "live_key");

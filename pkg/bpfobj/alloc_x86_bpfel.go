@@ -175,11 +175,11 @@ type allocPythonLayout struct {
 	IdentName          uint32
 	IdentLinetable     uint32
 	UnicodeHeader      uint32
+	UnicodeMinHeader   uint32
 	UnicodeLength      uint32
 	BytesHeader        uint32
 	BytesLength        uint32
 	Enabled            uint32
-	Pad                uint32
 	_                  [4]byte
 }
 

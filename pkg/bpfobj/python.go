@@ -18,7 +18,10 @@ type PythonLayout struct {
 	EntryIsShim, InstrIsIndex                                      bool
 	CodeIdent, CodeFirstLine, CodeAdaptive, CodeFirstTraceable     uint32
 	CodeFilename, CodeName, CodeLineTable                          uint32
-	UnicodeHeader, UnicodeLength, BytesHeader, BytesLength         uint32
+	// UnicodeHeader covers every kind of str up to its text or the pointer to
+	// it, UnicodeMinHeader the shortest kind.
+	UnicodeHeader, UnicodeMinHeader, UnicodeLength uint32
+	BytesHeader, BytesLength                       uint32
 }
 
 func (l *PythonLayout) wire() allocPythonLayout {

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tracer
+
+import (
+	"fmt"
+
+	"github.com/unfreed/unfreed/pkg/alloc"
+	"github.com/unfreed/unfreed/pkg/bpfobj"
+	"github.com/unfreed/unfreed/pkg/ledger"
+)
+
+// coverage states what was seen and what was missed.
+func (s *Session) coverage(c *bpfobj.Counters, wrong []ledger.Discrepancy) alloc.Coverage {
+	cov := alloc.Coverage{
+		Allocations: c.Allocations, Frees: c.Frees,
+		StacksComplete: c.Complete, StacksPartial: c.Partial, PythonMissing: c.PythonMissing,
+		FreesUnmatched: c.FreesUnmatched, FailedCalls: c.FailedCalls,
+		EventsLost: append(c.Lost, s.trouble.all()...),
+	}
+	if len(wrong) > 0 {
+		var objects int64
+		for _, d := range wrong {
+			objects += max(d.Objects, -d.Objects)
+		}
+		cov.EventsLost = append(cov.EventsLost, alloc.Cause{
+			Name: "books_differ", Count: int64(len(wrong)),
+			Detail: fmt.Sprintf("sites whose counters and outstanding allocations differ, by %d objects", objects),
+		})
+	}
+	st := s.books.Stats()
+	if st.Dropped > 0 {
+		cov.EventsLost = append(cov.EventsLost, alloc.Cause{
+			Name: "mappings_dropped", Count: int64(st.Dropped), Detail: "mappings not tracked: too many at once",
+		})
+	}
+	if st.Invalid > 0 {
+		cov.EventsLost = append(cov.EventsLost, alloc.Cause{
+			Name: "mapping_events_invalid", Count: int64(st.Invalid), Detail: "mapping calls whose ranges make no sense",
+		})
+	}
+	if st.RemapsUntracked > 0 {
+		cov.Notes = append(cov.Notes, fmt.Sprintf("%d mremap calls on mappings from before attach or of files, to %d bytes, are in no site", st.RemapsUntracked, st.RemapBytesUntracked))
+	}
+	if st.Reconciled > 0 {
+		cov.Notes = append(cov.Notes, fmt.Sprintf("%d bytes were unmapped by calls that no probe sees; they count as freed", st.Reconciled))
+	}
+	if s.pythonOff != "" && !s.o.NoPython {
+		cov.Notes = append(cov.Notes, "no Python frames: "+s.pythonOff)
+	}
+	if c.Replaced > 0 {
+		cov.Notes = append(cov.Notes, fmt.Sprintf("%d addresses were handed out again though no free of them was seen; they count as freed", c.Replaced))
+	}
+	if c.Forks > 0 {
+		cov.Notes = append(cov.Notes, fmt.Sprintf("the target forked %d times; children are not traced, though they pay for the probes until they exec, and what a vforked one allocates in the target's memory is not seen", c.Forks))
+	}
+	cov.Notes = append(cov.Notes, skipNotes(s.skips)...)
+	cov.Notes = append(cov.Notes, tableNotes(s.tabs.failures())...)
+	return cov
+}

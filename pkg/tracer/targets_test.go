@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tracer_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/unfreed/unfreed/pkg/alloc"
+	"github.com/unfreed/unfreed/pkg/testutil"
+	"github.com/unfreed/unfreed/pkg/tracer"
+)
+
+// runModel traces a target that speaks model.h's protocol and compares what it
+// says of its sites.
+func runModel(t *testing.T, target *testutil.Target, o tracer.Options) *alloc.Snapshot {
+	t.Helper()
+	target.WaitLine("READY")
+	s := startSession(t, target, o)
+	target.Send("go")
+	want := merged(said(t, target.WaitLine("SITES")))
+	target.WaitLine("DONE")
+	snap := finish(t, s)
+	got := merged(traced(snap, want))
+	kept := got[:0]
+	for _, g := range got {
+		if g.Site != "(none)" {
+			kept = append(kept, g)
+		}
+	}
+	if diff := gocmp.Diff(want, kept); diff != "" {
+		t.Errorf("sites differ (-target +traced):\n%s", diff)
+	}
+	return snap
+}
+
+func source(name string) []string { return []string{"testdata/targets/c/" + name} }
+
+// Programs that a tracer may trip over; each says what it does in its header.
+func TestTargets(t *testing.T) {
+	testutil.RequireBPF(t)
+	tests := []struct {
+		name  string
+		build func(t *testing.T) *testutil.Target
+	}{
+		{"altstack", func(t *testing.T) *testutil.Target {
+			return testutil.Start(t, testutil.BuildC(t, source("altstack.c"), "-fno-builtin"))
+		}},
+		{"longjmp out of malloc", func(t *testing.T) *testutil.Target {
+			lib := preloadable(t, "bumpalloc.c", "libmimalloc.so.2")
+			cmd := exec.Command(testutil.BuildC(t, source("longjmp.c"), "-fno-builtin"))
+			cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib)
+			return testutil.StartCmd(t, cmd)
+		}},
+		{"interposed layer", func(t *testing.T) *testutil.Target {
+			lib := preloadable(t, "wrap.c", "libwrap.so")
+			cmd := exec.Command(testutil.BuildC(t, source("simple.c"), "-fno-builtin"))
+			cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib)
+			return testutil.StartCmd(t, cmd)
+		}},
+		{"static", func(t *testing.T) *testutil.Target {
+			return testutil.Start(t, testutil.BuildC(t, source("simple.c"), "-fno-builtin", "-static"))
+		}},
+		{"not PIE", func(t *testing.T) *testutil.Target {
+			return testutil.Start(t, testutil.BuildC(t, source("simple.c"), "-fno-builtin", "-no-pie"))
+		}},
+		{"no frame pointers", func(t *testing.T) *testutil.Target {
+			return testutil.Start(t, testutil.BuildC(t, source("simple.c"), "-fno-builtin", "-O3", "-fomit-frame-pointer"))
+		}},
+		{"another root", func(t *testing.T) *testutil.Target {
+			root := t.TempDir()
+			bin := testutil.BuildC(t, source("simple.c"), "-fno-builtin", "-static")
+			image, err := os.ReadFile(bin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(root, "simple"), image, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			testutil.RequireTool(t, "chroot")
+			return testutil.Start(t, "chroot", root, "/simple")
+		}},
+		{"another mount namespace", func(t *testing.T) *testutil.Target {
+			testutil.RequireTool(t, "unshare")
+			dir := t.TempDir()
+			bin := testutil.BuildC(t, source("simple.c"), "-fno-builtin")
+			// The program's name exists only in the target's namespace.
+			return testutil.Start(t, "unshare", "-m", "--propagation", "private", "sh", "-c",
+				"mount -t tmpfs tmpfs "+dir+" && cp "+bin+" "+dir+"/hidden && exec "+dir+"/hidden")
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			requireComplete(t, runModel(t, test.build(t), tracer.Options{}))
+		})
+	}
+}
+
+// Debian's musl has no unwind information for what calls main, so stacks end
+// there, which is said; everything else is as usual.
+func TestMusl(t *testing.T) {
+	testutil.RequireBPF(t)
+	testutil.RequireTool(t, "musl-gcc")
+	for _, flag := range []string{"-static", "-no-pie"} {
+		target := testutil.Start(t, testutil.BuildWith(t, "musl-gcc", source("simple.c"), "-fno-builtin", flag))
+		snap := runModel(t, target, tracer.Options{})
+		if snap.Coverage.Incomplete() {
+			t.Errorf("events lost: %+v", snap.Coverage.EventsLost)
+		}
+		if _, objects := inSite(snap, "main"); objects != 50 {
+			t.Errorf("%s: %d objects in stacks that reach main, want 50", flag, objects)
+		}
+	}
+}
+
+// A vforked child runs in the target's memory. The kernel's filter leaves it
+// out, so what it allocates there before it execs is not seen (and what it frees
+// stays): the report says so. The parent's own calls are exact.
+func TestVfork(t *testing.T) {
+	testutil.RequireBPF(t)
+	target := testutil.Start(t, testutil.BuildC(t, source("vforker.c"), "-fno-builtin"))
+	target.WaitLine("READY")
+	s := startSession(t, target, tracer.Options{})
+	target.Send("go")
+	want := merged(said(t, target.WaitLine("SITES")))
+	target.WaitLine("DONE")
+	snap := finish(t, s)
+	requireComplete(t, snap)
+	for _, g := range traced(snap, want) {
+		for _, w := range want {
+			if g.Site == w.Site && g.Site == "in_parent" && g.Allocs != w.Allocs {
+				t.Errorf("%d allocations of the parent, want %d", g.Allocs, w.Allocs)
+			}
+		}
+	}
+	if !strings.Contains(strings.Join(snap.Coverage.Notes, "\n"), "vfork") {
+		t.Errorf("notes %q do not tell of vforked children", snap.Coverage.Notes)
+	}
+}
+
+// preloadable builds a library under the name by which it is known.
+func preloadable(t *testing.T, file, name string) string {
+	t.Helper()
+	built := testutil.BuildC(t, source(file), "-shared", "-fPIC", "-Wl,-soname,"+name, "-ldl")
+	lib := filepath.Join(filepath.Dir(built), name)
+	if err := os.Rename(built, lib); err != nil {
+		t.Fatal(err)
+	}
+	return lib
+}
+
+// A program and its libraries that were deleted, or replaced by others of the
+// same name, are traced by what is mapped.
+func TestDeletedAndReplaced(t *testing.T) {
+	testutil.RequireBPF(t)
+	for _, replace := range []bool{false, true} {
+		bin := testutil.BuildC(t, source("simple.c"), "-fno-builtin", "-static")
+		target := testutil.Start(t, bin)
+		target.WaitLine("READY")
+		if err := os.Remove(bin); err != nil {
+			t.Fatal(err)
+		}
+		if replace {
+			if err := os.WriteFile(bin, []byte("#!/bin/sh\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := startSession(t, target, tracer.Options{})
+		target.Send("go")
+		want := merged(said(t, target.WaitLine("SITES")))
+		target.WaitLine("DONE")
+		snap := finish(t, s)
+		if diff := gocmp.Diff(want, merged(traced(snap, want))); diff != "" {
+			t.Errorf("replaced %v: sites differ (-target +traced):\n%s", replace, diff)
+		}
+	}
+}
+
+// A library loaded after attach is complete from its second allocation site on
+// at the latest.
+func TestLateLibrary(t *testing.T) {
+	testutil.RequireBPF(t)
+	lib := testutil.BuildC(t, source("latelib.c"), "-fno-builtin", "-shared", "-fPIC", "-fomit-frame-pointer")
+	bin := testutil.BuildC(t, source("dlopen_late.c"), "-fno-builtin", "-ldl")
+	target := testutil.Start(t, bin, lib)
+	target.WaitLine("READY")
+	s := startSession(t, target, tracer.Options{})
+	target.Send("go")
+	want := merged(said(t, target.WaitLine("SITES")))
+	target.WaitLine("DONE")
+	snap := finish(t, s)
+	if snap.Coverage.Incomplete() {
+		t.Errorf("events lost: %+v", snap.Coverage.EventsLost)
+	}
+	var total, complete int64
+	incomplete := map[string]bool{}
+	for _, x := range snap.Sites {
+		if len(x.Stack) == 0 || !strings.HasPrefix(x.Stack[0].Function, "late_") {
+			continue
+		}
+		total += x.AllocObjects
+		last := x.Stack[len(x.Stack)-1].Function
+		if last == "_start" || strings.HasPrefix(last, "__libc_start") {
+			complete += x.AllocObjects
+		} else {
+			incomplete[x.Stack[0].Function] = true
+		}
+	}
+	var allocs int64
+	for _, w := range want {
+		allocs += w.Allocs
+	}
+	if total != allocs {
+		t.Errorf("%d allocations are in the library's sites, want %d", total, allocs)
+	}
+	for i := range snap.Sites {
+		if total == 0 && i < 5 {
+			t.Logf("%s in %s", snap.Sites[i].Function, describe(snap.Sites[i].Stack))
+		}
+	}
+	t.Logf("%d of %d stacks complete, %d of %d sites were caught incomplete at first", complete, total, len(incomplete), len(want))
+	if len(incomplete) > 1 {
+		t.Errorf("%d sites have incomplete stacks, want at most the first", len(incomplete))
+	}
+}
+
+// bySite adds up the functions of each site and leaves out what is in none.
+func bySite(in []siteTotals) []siteTotals {
+	var out []siteTotals
+	for _, s := range in {
+		s.Function = ""
+		if s.Site != "(none)" {
+			out = append(out, s)
+		}
+	}
+	sortTotals(out)
+	return merged(out)
+}
+
+// The functions of other allocators, under their own names and malloc's.
+func TestAllocators(t *testing.T) {
+	testutil.RequireBPF(t)
+	bin := testutil.BuildC(t, []string{
+		"testdata/targets/c/allfuncs.c", "testdata/targets/c/allfuncs_heap.c", "testdata/targets/c/allfuncs_maps.c",
+	}, "-fno-builtin")
+	for _, lib := range []string{"libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"} {
+		t.Run(lib, func(t *testing.T) {
+			path := filepath.Join("/usr/lib/x86_64-linux-gnu", lib)
+			if _, err := os.Stat(path); err != nil {
+				matches, _ := filepath.Glob(path + "*")
+				if len(matches) == 0 {
+					testutil.Skipf(t, "%s is not installed", lib)
+				}
+				path = matches[0]
+			}
+			cmd := exec.Command(bin, "start")
+			cmd.Env = append(os.Environ(), "LD_PRELOAD="+path)
+			target := testutil.StartCmd(t, cmd)
+			target.WaitLine("READY")
+			s := startSession(t, target, tracer.Options{})
+			target.Send("go")
+			want := said(t, target.WaitLine("SITES"))
+			target.WaitLine("DONE")
+			snap := finish(t, s)
+			// An allocator's functions are often one under several names, or
+			// call each other: which of them is named is left open here.
+			if diff := gocmp.Diff(bySite(want), bySite(traced(snap, want))); diff != "" {
+				t.Errorf("sites differ (-target +traced):\n%s", diff)
+			}
+		})
+	}
+}
