@@ -34,6 +34,7 @@ const union {
 	struct code_record code;
 	struct map_record map;
 	struct stack_record stack;
+	struct raw_record raw;
 	struct pc_record pc;
 	struct event_record event;
 	struct sample_record sample;

@@ -10,13 +10,8 @@
 #define UNFREED_STACK_H
 
 #include "python.h"
-
-#define WAKE_AT (256 << 10) /* bytes queued before the reader is woken */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 24);
-} events SEC(".maps");
+#include "raw.h"
+#include "ring.h"
 
 /* All sites; user space reads its counters from here. */
 struct {
@@ -37,12 +32,6 @@ struct {
 } codes SEC(".maps");
 
 const volatile __u32 native_on = 1;
-
-static __always_inline __u64 wake(void)
-{
-	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > WAKE_AT ? BPF_RB_FORCE_WAKEUP
-									  : BPF_RB_NO_WAKEUP;
-}
 
 /* Copies an object of header bytes whose length word counts units behind it. */
 static __always_inline __u32 copy_object(__u8 *dst, __u32 max, __u64 addr, __u32 header,
@@ -215,6 +204,7 @@ static __always_inline __u64 site_take(struct thread *t, struct pt_regs *ctx, __
 				       __u64 size, struct site **out)
 {
 	struct site *s, fresh = {};
+	__u32 raw = 0;
 	__u64 site;
 
 	if (native_on) {
@@ -223,6 +213,10 @@ static __always_inline __u64 site_take(struct thread *t, struct pt_regs *ctx, __
 		t->native_count = 0;
 		t->native_status = UNWIND_OFF;
 		t->hash = mix(address_epoch, 1);
+	}
+	if (t->native_status == UNWIND_NO_MAPPING && raw_on) {
+		raw = 1;
+		raw_fingerprint(t);
 	}
 	python_walk(t);
 	site = mix(mix(t->hash, t->native_status | (__u64)t->python_status << 8), function) ?: 1;
@@ -237,7 +231,7 @@ static __always_inline __u64 site_take(struct thread *t, struct pt_regs *ctx, __
 		if (t->native_status == UNWIND_NO_MAPPING)
 			unknown_pc_send(t);
 	}
-	if (!s->sent && !stack_send(t, site, function, size))
+	if (!s->sent && (!raw || !raw_send(t, site)) && !stack_send(t, site, function, size))
 		s->sent = 1;
 	*out = s;
 	return site;

@@ -53,6 +53,7 @@ enum record_type {
 	RECORD_EXEC = 5,
 	RECORD_SAMPLE = 6,
 	RECORD_LOADER = 7,
+	RECORD_RAW = 8,
 };
 
 /* Why an unwinding ended. Everything but DONE is a partial stack. */
@@ -95,6 +96,16 @@ struct stack_record {
 	__u64 maps_generation; /* of the mappings the stack was unwound with */
 	__u32 tid, pad;
 	__u64 size; /* of the first allocation */
+};
+
+#define RAW_BYTES (16 << 10)
+
+/* The memory of a stack that could not be unwound, from sp on, and the
+ * registers of its last known frame. Comes before the site's stack_record. */
+struct raw_record {
+	__u32 type, length;
+	__u64 site, ip, sp, bp;
+	__u8 data[RAW_BYTES];
 };
 
 #define CODE_FILENAME_MAX 512

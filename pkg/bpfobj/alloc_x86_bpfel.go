@@ -183,6 +183,17 @@ type allocPythonLayout struct {
 	_                  [4]byte
 }
 
+type allocRawRecord struct {
+	_      structs.HostLayout
+	Type   uint32
+	Length uint32
+	Site   uint64
+	Ip     uint64
+	Sp     uint64
+	Bp     uint64
+	Data   [16384]uint8
+}
+
 type allocRecordType uint32
 
 const (
@@ -193,6 +204,7 @@ const (
 	allocRecordTypeRECORD_EXEC       allocRecordType = 5
 	allocRecordTypeRECORD_SAMPLE     allocRecordType = 6
 	allocRecordTypeRECORD_LOADER     allocRecordType = 7
+	allocRecordTypeRECORD_RAW        allocRecordType = 8
 )
 
 type allocSampleRecord struct {
@@ -369,6 +381,7 @@ const (
 	allocVarPidnsIno           = "pidns_ino"
 	allocVarPidnsTgid          = "pidns_tgid"
 	allocVarPython             = "python"
+	allocVarRawOn              = "raw_on"
 	allocVarSampleBytes        = "sample_bytes"
 	allocVarSleepable          = "sleepable"
 	allocVarStopped            = "stopped"
@@ -461,6 +474,7 @@ type allocVariableSpecs struct {
 	PidnsIno           *ebpf.VariableSpec `ebpf:"pidns_ino"`
 	PidnsTgid          *ebpf.VariableSpec `ebpf:"pidns_tgid"`
 	Python             *ebpf.VariableSpec `ebpf:"python"`
+	RawOn              *ebpf.VariableSpec `ebpf:"raw_on"`
 	SampleBytes        *ebpf.VariableSpec `ebpf:"sample_bytes"`
 	Sleepable          *ebpf.VariableSpec `ebpf:"sleepable"`
 	Stopped            *ebpf.VariableSpec `ebpf:"stopped"`
@@ -530,6 +544,7 @@ type allocVariables struct {
 	PidnsIno           *ebpf.Variable `ebpf:"pidns_ino"`
 	PidnsTgid          *ebpf.Variable `ebpf:"pidns_tgid"`
 	Python             *ebpf.Variable `ebpf:"python"`
+	RawOn              *ebpf.Variable `ebpf:"raw_on"`
 	SampleBytes        *ebpf.Variable `ebpf:"sample_bytes"`
 	Sleepable          *ebpf.Variable `ebpf:"sleepable"`
 	Stopped            *ebpf.Variable `ebpf:"stopped"`

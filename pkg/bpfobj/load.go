@@ -186,6 +186,15 @@ func (o *Objects) Stop() error {
 	return nil
 }
 
+// KeepRaw says whether stacks that end in code without a mapping are copied, to
+// be unwound when the code is known. It is on after Load.
+func (o *Objects) KeepRaw(on bool) error {
+	if err := o.coll.Variables["raw_on"].Set(bool32(on)); err != nil {
+		return fmt.Errorf("switching raw stacks: %w", err)
+	}
+	return nil
+}
+
 // Memory returns the bytes of kernel memory that the maps and programs take.
 func (o *Objects) Memory() (int64, error) {
 	var sum int64

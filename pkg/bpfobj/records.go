@@ -20,7 +20,7 @@ var ErrFull = errors.New("table full")
 // form, which is a bug of this program.
 var ErrRecord = errors.New("malformed record")
 
-// Record is one of *Stack, *Code, *MapCall, *UnknownPC, *Exec, *Loader and
+// Record is one of *Stack, *Raw, *Code, *MapCall, *UnknownPC, *Exec, *Loader and
 // *Sample.
 type Record any
 
@@ -52,6 +52,14 @@ type Code struct {
 	FirstLine, FirstTraceable int32
 	Ident                     [4]uint64
 	Filename, Name, LineTable []byte
+}
+
+// Raw is the memory of a stack that ended in code without a mapping, with the
+// registers of its last known frame. It comes before the Stack of the same site.
+type Raw struct {
+	Site       alloc.StackID
+	IP, SP, BP uint64
+	Data       []byte // from SP on
 }
 
 // MapCall is a successful mmap, munmap or mremap. Times are CLOCK_MONOTONIC.
@@ -135,6 +143,15 @@ func decode(b []byte) (Record, error) {
 		return decodeStack(b)
 	case allocRecordTypeRECORD_CODE:
 		return decodeCode(b)
+	case allocRecordTypeRECORD_RAW:
+		w, err := as[allocRawRecord](b)
+		if err != nil {
+			return nil, err
+		}
+		return &Raw{
+			Site: alloc.StackID(w.Site), IP: w.Ip, SP: w.Sp, BP: w.Bp,
+			Data: append([]byte(nil), w.Data[:min(int(w.Length), len(w.Data))]...),
+		}, nil
 	case allocRecordTypeRECORD_MAP:
 		w, err := as[allocMapRecord](b)
 		if err != nil {

@@ -4,11 +4,27 @@ package tracer
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
 	"github.com/unfreed/unfreed/pkg/bpfobj"
 	"github.com/unfreed/unfreed/pkg/ledger"
 )
+
+// complete moves allocations whose stacks were completed afterwards from the
+// partial ones to the others.
+func complete(c *bpfobj.Counters, n int64) {
+	if n == 0 {
+		return
+	}
+	c.Complete += n
+	for i := range c.Partial {
+		if c.Partial[i].Name == "unknown_mapping" {
+			c.Partial[i].Count -= n
+		}
+	}
+	c.Partial = slices.DeleteFunc(c.Partial, func(x alloc.Cause) bool { return x.Count <= 0 })
+}
 
 // coverage states what was seen and what was missed.
 func (s *Session) coverage(c *bpfobj.Counters, wrong []ledger.Discrepancy) alloc.Coverage {

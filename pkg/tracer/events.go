@@ -53,6 +53,8 @@ func (s *Session) handle(rec bpfobj.Record) {
 	switch r := rec.(type) {
 	case *bpfobj.Stack:
 		s.stacks.add(r, s.space.at(r.Generation), s.space.now())
+	case *bpfobj.Raw:
+		s.keepRaw(r)
 	case *bpfobj.Code:
 		s.stacks.codes[r.Key] = s.decode(r)
 	case *bpfobj.MapCall:
@@ -66,6 +68,8 @@ func (s *Session) handle(rec bpfobj.Record) {
 	case *bpfobj.UnknownPC:
 		if s.worthALook(r.PC) {
 			s.lookAgain()
+		} else {
+			s.noMoreRaw()
 		}
 	case *bpfobj.Loader:
 		s.lookAgain()

@@ -36,6 +36,7 @@ func (s *Session) Finish(end End, minAge time.Duration) (*alloc.Snapshot, error)
 	}
 	s.reconcile(end, now)
 	s.bindLate()
+	completed := s.unwindRaw()
 
 	counters, err := s.obj.Counters()
 	if err != nil {
@@ -60,6 +61,7 @@ func (s *Session) Finish(end End, minAge time.Duration) (*alloc.Snapshot, error)
 	if s.python != nil {
 		snap.Target.Python = s.python.Version.String()
 	}
+	complete(counters, completed)
 	snap.Coverage = s.coverage(counters, discrepancies)
 	s.fillStacks(snap)
 	programs, traps := s.cost.total(counters.Hits)
@@ -91,10 +93,10 @@ func (s *Session) reconcile(end End, now uint64) {
 // bindLate looks once more for the files of addresses that were in none when
 // their stack came: libraries of which the mappings were read later.
 func (s *Session) bindLate() {
-	v := s.space.now()
 	if fresh, err := s.space.scan(); err == nil && len(fresh.regions) > 0 {
-		v = fresh
+		s.space.use(fresh, s.space.now().generation)
 	}
+	v := s.space.now()
 	for _, r := range s.stacks.byID {
 		for i := range r.native {
 			if p := &r.native[i]; p.mapping == nil {
@@ -188,9 +190,6 @@ func (s *Session) fillStacks(snap *alloc.Snapshot) {
 	}
 	slices.SortFunc(snap.Coverage.PythonMissing, func(a, b alloc.Cause) int { return cmp.Compare(a.Name, b.Name) })
 }
-
-// unwindDone is UNWIND_DONE of bpf/lib/wire.h.
-const unwindDone = 1
 
 func (s *Session) merge(r *recorded, frames map[place][]alloc.Frame) python.Merged {
 	native := make([]python.NativeFrame, len(r.native))

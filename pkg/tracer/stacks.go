@@ -26,10 +26,11 @@ type recorded struct {
 type stacks struct {
 	byID  map[alloc.StackID]*recorded
 	codes map[uint64]*python.Code // nil: could not be decoded
+	raw   map[alloc.StackID]*bpfobj.Raw
 }
 
 func newStacks() *stacks {
-	return &stacks{byID: map[alloc.StackID]*recorded{}, codes: map[uint64]*python.Code{}}
+	return &stacks{byID: map[alloc.StackID]*recorded{}, codes: map[uint64]*python.Code{}, raw: map[alloc.StackID]*bpfobj.Raw{}}
 }
 
 // add keeps a stack, binding its addresses to the mappings it was unwound with:
