@@ -29,24 +29,32 @@ var (
 	// ErrNoThread says that no thread state has the id asked for.
 	ErrNoThread = errors.New("the thread has no Python state")
 
-	errChainTooLong = errors.New("the chain of frames does not end")
+	errChainEndless = errors.New("the chain of frames does not end")
 )
 
 // ReadStack reads the Python frames of one thread, leaf first, shims included:
 // in user space what the BPF programs do in the kernel. threadID is
 // pthread_self() of the thread. The thread must not run meanwhile, or frames may
 // be missing or wrong. A frame whose code object cannot be decoded has no Code.
+//
+// A thread that has used several interpreters has a state in each; the newest
+// interpreter in which it runs code counts.
 func ReadStack(mem Target, r *Runtime, threadID uint64) ([]Frame, error) {
 	threads, err := r.Threads(mem)
 	if err != nil {
 		return nil, err
 	}
+	err = ErrNoThread
+	var frames []Frame
 	for _, t := range threads {
-		if t.ID == threadID {
-			return r.readFrames(mem, t)
+		if t.ID != threadID {
+			continue
+		}
+		if frames, err = r.readFrames(mem, t); len(frames) > 0 {
+			break
 		}
 	}
-	return nil, ErrNoThread
+	return frames, err
 }
 
 // topFrame returns the address of a thread's innermost frame, 0 if it runs no
@@ -70,12 +78,14 @@ func (r *Runtime) readFrames(mem Target, t Thread) ([]Frame, error) {
 		return nil, err
 	}
 	codes := make(map[uint64]*Code)
+	seen := make(map[uint64]bool)
 	var frames []Frame
 	b := make([]byte, l.FrameSize)
 	for at != 0 {
-		if len(frames) == maxChain {
-			return frames, errChainTooLong
+		if len(frames) == maxChain || seen[at] {
+			return frames, errChainEndless
 		}
+		seen[at] = true
 		if err := readFull(mem, b, at); err != nil {
 			return frames, fmt.Errorf("reading frame %d of thread %#x: %w", len(frames), t.ID, err)
 		}
