@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -44,15 +45,23 @@ type repository struct {
 // languages are the suffixes of what counts as source.
 var languages = []string{".go", ".c", ".h", ".cc", ".py", ".sh"}
 
-// read returns the repository's source files, in the order of their paths.
+// read returns the repository's source files, in the order of their paths. They
+// are read once.
 func read(t *testing.T) *repository {
 	t.Helper()
-	root, err := filepath.Abs("../..")
+	repo, err := readOnce()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the source: %v", err)
 	}
+	return repo
+}
+
+var readOnce = sync.OnceValues(readRepository)
+
+func readRepository() (*repository, error) {
+	const root = "../.."
 	repo := &repository{fset: token.NewFileSet()}
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -61,7 +70,8 @@ func read(t *testing.T) *repository {
 			return err
 		}
 		if d.IsDir() {
-			if hidden(d.Name()) && rel != "." && rel != ".ci" {
+			// bin is what the commands build and fetch; git ignores it.
+			if rel == "bin" || hidden(d.Name()) && rel != "." && rel != ".ci" {
 				return fs.SkipDir
 			}
 			return nil
@@ -82,10 +92,7 @@ func read(t *testing.T) *repository {
 		repo.files = append(repo.files, f)
 		return nil
 	})
-	if err != nil {
-		t.Fatalf("reading the source: %v", err)
-	}
-	return repo
+	return repo, err
 }
 
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
