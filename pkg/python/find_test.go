@@ -20,7 +20,34 @@ func TestFind(t *testing.T) {
 			if got := r.Version.String(); got != py.Version {
 				t.Errorf("version = %s, want %s", got, py.Version)
 			}
-			t.Logf("%s eval %x lib %x", r.Path, r.EvalRanges, r.LibRange)
+			if r.Embedded {
+				t.Errorf("%q counts as a program that embeds an interpreter", r.Path)
+			}
+			for _, e := range r.EvalRanges {
+				if !r.LibRange.Contains(e.Start) || !r.IsEval(e.End-1) {
+					t.Errorf("eval range %x is odd, code is at %x", e, r.LibRange)
+				}
+			}
+		})
+	}
+}
+
+// busyFinds is how often a busy process is looked at.
+const busyFinds = 50
+
+// TestFindBusy checks that no change in a running process makes it look as if
+// its layout were unknown.
+func TestFindBusy(t *testing.T) {
+	for _, py := range testutil.Pythons(t) {
+		t.Run(py.String(), func(t *testing.T) {
+			target := py.Start(t, py.File(t, "testdata/targets/python/busy.py"))
+			target.WaitLine("READY")
+			p := openProcess(t, target.PID())
+			for range busyFinds {
+				if _, err := find(t, p); err != nil {
+					t.Fatal(err)
+				}
+			}
 		})
 	}
 }

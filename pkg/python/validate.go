@@ -127,12 +127,10 @@ func (r *Runtime) checkChain(mem Target, t Thread) (int, error) {
 		if err := readFull(mem, b, at); err != nil {
 			return 0, fmt.Errorf("reading frame %d of thread %#x: %w", n, t.ID, err)
 		}
-		if f := l.parseFrame(b); f.Address != 0 {
+		if f := l.parseFrame(b); !f.Entry || !l.EntryIsShim {
 			if err := checkCodeType(mem, f.Address); err != nil {
 				return 0, fmt.Errorf("frame %d of thread %#x: %w", n, t.ID, err)
 			}
-		} else if !f.Entry {
-			return 0, fmt.Errorf("frame %d of thread %#x has no code", n, t.ID)
 		}
 		at = binary.LittleEndian.Uint64(b[l.FramePrev:])
 	}

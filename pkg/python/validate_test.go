@@ -14,7 +14,7 @@ import (
 func TestValidate(t *testing.T) {
 	spoils := map[string]func(l *Layout){
 		"InterpretersHead":  func(l *Layout) { l.InterpretersHead += 16 },
-		"InterpThreadsHead": func(l *Layout) { l.InterpThreadsHead += 16 },
+		"InterpThreadsHead": func(l *Layout) { l.InterpThreadsHead -= 8 },
 		"ThreadNext":        func(l *Layout) { l.ThreadNext = l.ThreadInterp },
 		"ThreadPrev":        func(l *Layout) { l.ThreadPrev = l.ThreadInterp },
 		"ThreadInterp":      func(l *Layout) { l.ThreadInterp += 8 },
