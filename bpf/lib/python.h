@@ -9,6 +9,7 @@
 #ifndef UNFREED_PYTHON_H
 #define UNFREED_PYTHON_H
 
+#include "sample.h"
 #include "unwind.h"
 
 #define MAX_INTERPRETERS 64
@@ -173,11 +174,40 @@ static __always_inline int frame_fill(struct thread *t, __u64 frame)
 	return 0;
 }
 
+/*
+ * Names a code object by its address and the objects it points to, since the
+ * address may be another code object's later; 0 if it cannot be read.
+ *
+ * A frame that was in the thread's last captured stack, with the same code, is
+ * taken to run the same code object still. For that to be wrong the frame must
+ * have returned, the code been freed and another one been made in its place and
+ * called from there, all without a single malloc: compiling and importing
+ * allocate, and are captured. Where only samples are captured nothing is taken.
+ */
+static __always_inline __u64 code_name(struct thread *t, __u64 frame, __u64 code)
+{
+	struct named_frame *f = &t->named[INDEX(frame >> 4, NAMED_FRAMES)];
+	__u64 ident[IDENT_WORDS], key;
+
+	if (f->frame == frame && f->code == code && f->capture == t->capture - 1 &&
+	    sample_bytes <= 1) {
+		f->capture = t->capture;
+		return f->key;
+	}
+	if (read_user(ident, sizeof(ident), code + python.code_ident))
+		return 0;
+	key = mix(mix(mix(mix(code, ident[0]), ident[1]), ident[2]), ident[3]) ?: 1;
+	f->frame = frame;
+	f->code = code;
+	f->key = key;
+	f->capture = t->capture;
+	return key;
+}
+
 static long frame_step(__u32 i, void *data)
 {
 	struct thread *t = ((struct loop *)data)->t;
-	__u64 code, instr, ident[IDENT_WORDS], key;
-	__u64 n = t->python_count;
+	__u64 n = t->python_count, code, instr;
 	struct python_frame f = {};
 
 	if (!t->python_frame_ptr) {
@@ -200,12 +230,11 @@ static long frame_step(__u32 i, void *data)
 		f.flags = f.owner >= python.entry_value ? FRAME_ENTRY : 0;
 	}
 	if (!(python.shim && f.flags)) {
-		if (read_user(ident, sizeof(ident), code + python.code_ident)) {
+		f.code = code_name(t, t->python_frame_ptr, code);
+		if (!f.code) {
 			t->python_status = PYTHON_FAULT;
 			return 1;
 		}
-		key = mix(mix(mix(mix(code, ident[0]), ident[1]), ident[2]), ident[3]);
-		f.code = key ?: 1;
 		f.position = python.instr_is_index ? (__s32)instr
 						   : (__s32)(instr - code - python.code_adaptive);
 	}
@@ -224,6 +253,7 @@ static __always_inline void python_walk(struct thread *t)
 	__u64 frame;
 
 	t->python_count = 0;
+	t->capture++;
 	t->python_status = PYTHON_OFF;
 	if (!python.enabled)
 		return;

@@ -12,6 +12,7 @@
 #define WINDOW 2048 /* bytes of stack read at once; a power of two, under a page */
 #define THREAD_READ 192 /* bytes that hold all fields read of a Python thread state */
 #define MAX_INFLIGHT 8
+#define NAMED_FRAMES 256 /* a power of two */
 
 /* A word whose value a frame was derived from besides its return address. */
 #define NOT_A_WORD 0
@@ -41,6 +42,12 @@ struct inflight {
 	__u64 time;
 	__u64 op;
 	__u32 function, pad;
+};
+
+/* The name of a code object as last read through one of its frames. */
+struct named_frame {
+	__u64 frame, code, key;
+	__u64 capture; /* the capture in whose stack the frame was */
 };
 
 struct thread {
@@ -78,6 +85,8 @@ struct thread {
 	__u32 python_count, python_status;
 	__u32 frame_at, pad2; /* where in window the frame at hand begins */
 	__u8 tstate_copy[THREAD_READ];
+	__u64 capture;		       /* number of this capture */
+	struct named_frame named[NAMED_FRAMES]; /* by frame address */
 	__u64 python_code[MAX_PYTHON]; /* addresses of the code objects of record.python */
 
 	/* The last stack, its outermost frame at MAX_NATIVE - 1, so that a

@@ -306,8 +306,16 @@ type allocThread struct {
 	FrameAt        uint32
 	Pad2           uint32
 	TstateCopy     [192]uint8
-	PythonCode     [256]uint64
-	Last           struct {
+	Capture        uint64
+	Named          [256]struct {
+		_       structs.HostLayout
+		Frame   uint64
+		Code    uint64
+		Key     uint64
+		Capture uint64
+	}
+	PythonCode [256]uint64
+	Last       struct {
 		_       structs.HostLayout
 		Ip      [256]uint64
 		Sp      [256]uint64
