@@ -3,13 +3,13 @@
 package elfsym
 
 import (
-	"compress/zlib"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 

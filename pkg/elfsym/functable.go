@@ -19,7 +19,7 @@ const (
 	maxNesting = 64
 	// maxAliases bounds how many names of one address are read. glibc gives
 	// an address up to nine.
-	maxAliases = 64
+	maxAliases = 32
 )
 
 // FuncTable answers which function stands at an address. It holds 24 bytes a

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/unfreed/unfreed/pkg/elfsym/elftest"
 )
 
 func TestFindPrefersReadableNames(t *testing.T) {
@@ -95,7 +97,7 @@ func TestFindAgainstLinearSearch(t *testing.T) {
 			lo := 0x1000 + uint64(r.IntN(200))
 			s := span{lo, lo + 1 + uint64(r.IntN(60))}
 			spans = append(spans, s)
-			tab = append(tab, symbolBytes(1, elf.STT_FUNC, elf.STB_GLOBAL, 1, s.lo, s.hi-s.lo)...)
+			tab = append(tab, elftest.Symbol(1, elf.STT_FUNC, elf.STB_GLOBAL, 1, s.lo, s.hi-s.lo)...)
 		}
 		b.section(".strtab", elf.SHT_STRTAB, 0, 0, names)
 		b.symtab(".symtab", elf.SHT_SYMTAB, tab, ".strtab")

@@ -7,6 +7,8 @@ import (
 	"debug/elf"
 	"os"
 	"testing"
+
+	"github.com/unfreed/unfreed/pkg/elfsym/elftest"
 )
 
 // fuzzFile tries a whole file.
@@ -31,9 +33,9 @@ func FuzzFile(f *testing.F) {
 }
 
 func FuzzNotes(f *testing.F) {
-	f.Add(noteBytes("GNU", 3, []byte{1, 2, 3, 4}), uint64(0))
+	f.Add(elftest.Note("GNU", 3, []byte{1, 2, 3, 4}), uint64(0))
 	desc := append(make([]byte, 24), "provider\x00name\x008@%rdi\x00"...)
-	f.Add(append(noteBytes("other", 1, nil), noteBytes("stapsdt", 3, desc)...), uint64(0x1000))
+	f.Add(append(elftest.Note("other", 1, nil), elftest.Note("stapsdt", 3, desc)...), uint64(0x1000))
 	f.Fuzz(func(t *testing.T, b []byte, base uint64) {
 		total := 0
 		eachNote(b, 4, func(n note) bool {
@@ -65,7 +67,7 @@ func FuzzFrames(f *testing.F) {
 		b := newELF()
 		base := ehdrSize + uint64(phdrSize)
 		size := uint64(len(hdr)+7)&^7 + uint64(len(frame))
-		b.prog(elf.PT_LOAD, elf.PF_R, base, 0x2000, size, size)
+		b.Prog(elf.PT_LOAD, elf.PF_R, base, 0x2000, size, size)
 		b.section(".eh_frame_hdr", elf.SHT_PROGBITS, elf.SHF_ALLOC, 0x2000, hdr)
 		b.section(".eh_frame", elf.SHT_PROGBITS, elf.SHF_ALLOC, 0x2000+uint64(len(hdr)+7)&^7, frame)
 		v := 0x2000 + uint64(int64(int16(at)))

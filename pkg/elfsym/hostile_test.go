@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/unfreed/unfreed/pkg/elfsym/elftest"
 )
 
 // exercise calls everything that a File offers.
@@ -111,10 +113,10 @@ func hostileTables() []hostileFile {
 	add := func(name string, use error, build func(b *elfBuilder)) {
 		b := newELF()
 		build(b)
-		files = append(files, hostileFile{name, b.bytes(), nil, use})
+		files = append(files, hostileFile{name, b.Bytes(), nil, use})
 	}
 	sym := func(name uint32) []byte {
-		return slices.Concat(make([]byte, symSize), symbolBytes(name, elf.STT_FUNC, elf.STB_GLOBAL, 1, 0x1000, 16))
+		return slices.Concat(make([]byte, symSize), elftest.Symbol(name, elf.STT_FUNC, elf.STB_GLOBAL, 1, 0x1000, 16))
 	}
 	text := func(b *elfBuilder) {
 		b.section(".text", elf.SHT_PROGBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, 0x1000, make([]byte, 64))
@@ -132,7 +134,7 @@ func hostileTables() []hostileFile {
 	add("symbol of 2^64-1 bytes", nil, func(b *elfBuilder) {
 		text(b)
 		b.section(".strtab", elf.SHT_STRTAB, 0, 0, []byte("\x00x\x00"))
-		tab := slices.Concat(make([]byte, symSize), symbolBytes(1, elf.STT_FUNC, elf.STB_GLOBAL, 1, 0x1000, 1<<64-1))
+		tab := slices.Concat(make([]byte, symSize), elftest.Symbol(1, elf.STT_FUNC, elf.STB_GLOBAL, 1, 0x1000, 1<<64-1))
 		b.symtab(".symtab", elf.SHT_SYMTAB, tab, ".strtab")
 	})
 	dyn := func(typ elf.SectionType, hash []byte) func(b *elfBuilder) {
@@ -168,9 +170,9 @@ func hostileTables() []hostileFile {
 	}{
 		{"name of 2^32-1 bytes", words(all, 0, 3)},
 		{"descriptor of 2^32-1 bytes", words(4, all, 3, 0)},
-		{"SDT note of 2 bytes", noteBytes("stapsdt", 3, []byte{1, 2})},
-		{"SDT note without strings", noteBytes("stapsdt", 3, make([]byte, 24))},
-		{"SDT note with half a string", noteBytes("stapsdt", 3, append(make([]byte, 24), "prov"...))},
+		{"SDT note of 2 bytes", elftest.Note("stapsdt", 3, []byte{1, 2})},
+		{"SDT note without strings", elftest.Note("stapsdt", 3, make([]byte, 24))},
+		{"SDT note with half a string", elftest.Note("stapsdt", 3, append(make([]byte, 24), "prov"...))},
 	} {
 		add(n.name, nil, func(b *elfBuilder) { b.section(".note.stapsdt", elf.SHT_NOTE, 0, 0, n.notes) })
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/unfreed/unfreed/pkg/elfsym/elftest"
 	"github.com/unfreed/unfreed/pkg/testutil"
 )
 
@@ -66,7 +67,7 @@ func TestSDTNotesPrelinked(t *testing.T) {
 	desc = binary.LittleEndian.AppendUint64(desc, 0x3000)
 	desc = append(desc, "p\x00n\x00\x00"...)
 	b := newELF()
-	b.section(".note.stapsdt", elf.SHT_NOTE, 0, 0, noteBytes("stapsdt", 3, desc))
+	b.section(".note.stapsdt", elf.SHT_NOTE, 0, 0, elftest.Note("stapsdt", 3, desc))
 	b.section(".stapsdt.base", elf.SHT_PROGBITS, elf.SHF_ALLOC, 0x42000, []byte{0})
 	got, err := b.open(t).SDTNotes()
 	if err != nil {
@@ -79,8 +80,8 @@ func TestSDTNotesPrelinked(t *testing.T) {
 }
 
 func TestNotesOfAlignment(t *testing.T) {
-	b := append(noteBytes("GNU", 5, make([]byte, 16)), noteBytes("abcdefgh", 7, []byte{1, 2, 3})...)
-	b = append(b, noteBytes("", 9, nil)...)
+	b := append(elftest.Note("GNU", 5, make([]byte, 16)), elftest.Note("abcdefgh", 7, []byte{1, 2, 3})...)
+	b = append(b, elftest.Note("", 9, nil)...)
 	var got []note
 	eachNote(b, 4, func(n note) bool {
 		got = append(got, note{n.owner, n.typ, bytes.Clone(n.desc)})

@@ -90,8 +90,8 @@ func fileMapping(file string) *alloc.Mapping {
 
 func openMapping(m alloc.Mapping) (*os.File, error) { return os.Open(m.File) }
 
-// places symbolizes virtual addresses of a file.
-func places(tb testing.TB, s *Symbolizer, file string, addrs []uint64) [][]place {
+// frames symbolizes virtual addresses of a file.
+func frames(tb testing.TB, s *Symbolizer, file string, addrs []uint64) [][]alloc.Frame {
 	tb.Helper()
 	f, err := elf.Open(file)
 	if err != nil {
@@ -99,13 +99,23 @@ func places(tb testing.TB, s *Symbolizer, file string, addrs []uint64) [][]place
 	}
 	defer f.Close()
 	m := fileMapping(file)
-	var all [][]place
+	var all [][]alloc.Frame
 	for _, v := range addrs {
+		all = append(all, s.Frames(m.Start+fileOffset(f, v), m))
+	}
+	return all
+}
+
+// places symbolizes virtual addresses of a file.
+func places(tb testing.TB, s *Symbolizer, file string, addrs []uint64) [][]place {
+	tb.Helper()
+	var all [][]place
+	for _, fs := range frames(tb, s, file, addrs) {
 		var got []place
-		for _, fr := range s.Frames(m.Start+fileOffset(f, v), m) {
-			p := place{name: fr.SystemName, file: fr.File, line: fr.Line}
+		for _, f := range fs {
+			p := place{name: f.SystemName, file: f.File, line: f.Line}
 			if p.name == "" {
-				p.name = fr.Function
+				p.name = f.Function
 			}
 			got = append(got, p)
 		}
@@ -196,14 +206,21 @@ func compare(t *testing.T, s *Symbolizer, file, oracle string, addrs []uint64, b
 	for _, err := range s.Errors() {
 		t.Error(err)
 	}
-	diff(t, "llvm-symbolizer", addrs, got, askLLVM(t, oracle, addrs), func(p place) string {
-		return fmt.Sprintf("%s %s:%d", clones.ReplaceAllString(p.name, "${1}0${2}"), p.file, p.line)
-	})
+	diff(t, "llvm-symbolizer", addrs, got, askLLVM(t, oracle, addrs), exactly)
 	if binutils {
 		diff(t, "addr2line", addrs, got, askBinutils(t, oracle, addrs), func(p place) string {
 			return strconv.Itoa(p.line)
 		})
 	}
+}
+
+// exactly shows all of a place. Where no line is known, LLVM gives the file that
+// the symbol table names.
+func exactly(p place) string {
+	if p.line == 0 {
+		p.file = ""
+	}
+	return fmt.Sprintf("%s %s:%d", clones.ReplaceAllString(p.name, "${1}0${2}"), p.file, p.line)
 }
 
 // diff compares what show prints of places.

@@ -51,7 +51,7 @@ type Frame struct {
 // The files must stay readable until Close.
 func Open(f *elfsym.File, alt func() (*elfsym.File, error)) (*Data, error) {
 	d := &Data{
-		work:        maxWork,
+		work:        baseWork,
 		openAlt:     alt,
 		units:       make(map[int]*unit),
 		abbrevCache: make(map[abbrevKey]*abbrevs),
@@ -82,6 +82,7 @@ func Open(f *elfsym.File, alt func() (*elfsym.File, error)) (*Data, error) {
 		}
 		*s.p = src
 	}
+	d.work += workFactor * int64(d.info.size+d.line.size)
 	if d.info.size == 0 {
 		d.Close()
 		return nil, fmt.Errorf(".debug_info: %w", elfsym.ErrNoSection)

@@ -3,10 +3,12 @@
 package dwarf
 
 const (
-	// maxWork is how many bytes are read of one file's debug information in
-	// all. Real use reads each unit that it asks for once and then some KB a
-	// lookup: 100,000 lookups in a file of 1 GB stay below 3 GiB.
-	maxWork = 8 << 30
+	// baseWork and workFactor bound how many bytes are read of one file's debug
+	// information in all: a fixed part and a multiple of its size. Real use reads
+	// each unit that it asks for once and then some 10 KB a lookup: the fixed part
+	// alone lasts for 100,000 lookups, and takes some seconds to use up on purpose.
+	baseWork   = 1 << 30
+	workFactor = 16
 	// maxUnits bounds the units of a file. Chromium has 60,000.
 	maxUnits = 1 << 18
 	// maxUnitSize bounds one unit. Link-time optimisation of a Rust program

@@ -64,11 +64,16 @@ func (s *source) decompress(f *elfsym.File, name string) (io.Closer, error) {
 		s.r, s.size = bytes.NewReader(b.Bytes()), size
 		return nil, nil
 	}
+	return s.spill(f, name, size)
+}
+
+// spill decompresses a section into a temporary file that is unlinked at once.
+func (s *source) spill(f *elfsym.File, name string, size uint64) (io.Closer, error) {
 	t, err := os.CreateTemp("", "unfreed-debug-")
 	if err != nil {
 		return nil, fmt.Errorf("decompressing %s: %w", name, err)
 	}
-	if err := os.Remove(t.Name()); err == nil {
+	if err = os.Remove(t.Name()); err == nil {
 		_, err = f.Decompress(name, t, maxSpill)
 	}
 	if err != nil {
@@ -80,7 +85,7 @@ func (s *source) decompress(f *elfsym.File, name string) (io.Closer, error) {
 }
 
 // errBudget ends the reading of a file that makes it endless.
-var errBudget = fmt.Errorf("reading more than %d bytes of debug information: %w", int64(maxWork), elfsym.ErrTooLarge)
+var errBudget = fmt.Errorf("reading debug information over and over: %w", elfsym.ErrTooLarge)
 
 // read fills b from off and charges it.
 func (s *source) read(b []byte, off uint64) error {
