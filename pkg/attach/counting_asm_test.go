@@ -59,35 +59,36 @@ func join(parts ...asm.Instructions) asm.Instructions {
 	return all
 }
 
-// entryBody counts the hit, and the hit with its size.
-func (c *counting) entryBody() asm.Instructions {
-	insns := join(increment(asm.R8, atHits), lookup(c.rows.FD(), -16, "out"), asm.Instructions{
-		asm.LoadMem(asm.R9, asm.R0, 0, asm.DWord),
-		asm.LoadMem(asm.R7, asm.R0, 8, asm.DWord),
-		asm.Mov.Imm(asm.R1, 0),
-	})
+// argument leaves in r1 the argument whose number is in r9. Its labels start with
+// name.
+func argument(name string) asm.Instructions {
+	insns := asm.Instructions{asm.Mov.Imm(asm.R1, 0)}
 	for n, off := range ptRegsArgs {
-		skip := fmt.Sprintf("not%d", n)
+		skip := fmt.Sprintf("%s-not-%d", name, n)
 		insns = append(insns,
 			asm.JNE.Imm(asm.R9, int32(n), skip),
 			asm.LoadMem(asm.R1, asm.R6, off, asm.DWord),
-			asm.Ja.Label("got"),
+			asm.Ja.Label(name),
 			asm.Mov.Reg(asm.R1, asm.R1).WithSymbol(skip),
 		)
 	}
-	return join(insns,
-		asm.Instructions{
-			asm.Mov.Reg(asm.R9, asm.R1).WithSymbol("got"),
-			asm.StoreMem(asm.R10, -8, asm.R9, asm.DWord),
-		},
-		lookup(c.sizes.FD(), -16, "counted"),
-		increment(asm.R0, 0),
-		asm.Instructions{
-			asm.JEq.Imm(asm.R7, 0, "out").WithSymbol("counted"),
-			asm.JLE.Reg(asm.R9, asm.R7, "out"),
-			asm.Mov.Imm(asm.R0, 1), // no return probe for this call
-			asm.Return(),
-		})
+	return append(insns, asm.Mov.Reg(asm.R1, asm.R1).WithSymbol(name))
+}
+
+// entryBody counts the hit, and the hit with its size.
+func (c *counting) entryBody() asm.Instructions {
+	return join(increment(asm.R8, atHits), lookup(c.rows.FD(), -16, "out"), asm.Instructions{
+		asm.LoadMem(asm.R9, asm.R0, 0, asm.DWord),  // rowConfig.Size
+		asm.LoadMem(asm.R7, asm.R0, 16, asm.DWord), // rowConfig.Throw
+	}, argument("size"), asm.Instructions{
+		asm.Mov.Reg(asm.R9, asm.R1),
+		asm.StoreMem(asm.R10, -8, asm.R9, asm.DWord),
+	}, lookup(c.sizes.FD(), -16, "counted"), increment(asm.R0, 0), asm.Instructions{
+		asm.JEq.Imm(asm.R7, 0, "out").WithSymbol("counted"),
+		asm.JLE.Reg(asm.R9, asm.R7, "out"),
+		asm.Mov.Imm(asm.R0, 1), // no return probe for this call
+		asm.Return(),
+	})
 }
 
 // retBody counts the return and notes the address that it gives.
@@ -146,8 +147,9 @@ func (c *counting) session() asm.Instructions {
 
 // free counts the hit by whether the address is known.
 func (c *counting) free() asm.Instructions {
-	return join(c.prologue(), increment(asm.R8, atHits), asm.Instructions{
-		asm.LoadMem(asm.R1, asm.R6, ptRegsArgs[0], asm.DWord),
+	return join(c.prologue(), increment(asm.R8, atHits), lookup(c.rows.FD(), -16, "out"), asm.Instructions{
+		asm.LoadMem(asm.R9, asm.R0, 8, asm.DWord), // rowConfig.Ptr
+	}, argument("pointer"), asm.Instructions{
 		asm.JEq.Imm(asm.R1, 0, "null"),
 		asm.StoreMem(asm.R10, -8, asm.R1, asm.DWord),
 		asm.LoadMapPtr(asm.R1, c.live.FD()),

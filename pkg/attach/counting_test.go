@@ -21,11 +21,14 @@ type counting struct {
 	counts   *ebpf.Map // row -> counts
 	sizes    *ebpf.Map // sizeKey -> hits; only keys that exist are counted
 	live     *ebpf.Map // addresses returned and not freed
+
+	functions map[int]*alloc.Function // by row, of the probes that were learned
+	throw     uint64                  // rowConfig.Throw of functions that throw
 }
 
 type rowConfig struct {
-	Size  int64  // argument with the size
-	Throw uint64 // sizes above it fail: their return is not to be probed; 0 for none
+	Size, Ptr int64  // arguments
+	Throw     uint64 // sizes above it fail: their return is not to be probed; 0 for none
 }
 
 // counts of a row. Known and Unknown are frees of addresses that a probed
@@ -46,8 +49,7 @@ func newCounting(tb testing.TB, mode Mode) *counting {
 	if runtime.GOARCH != "amd64" {
 		testutil.Skipf(tb, "amd64 is missing, for whose registers the counting programs are written")
 	}
-	table := alloc.HostFunctions()
-	c := &counting{tb: tb}
+	c := &counting{tb: tb, functions: map[int]*alloc.Function{}}
 	newMap := func(t ebpf.MapType, key, value, n uint32) *ebpf.Map {
 		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: t, KeySize: key, ValueSize: value, MaxEntries: n})
 		if err != nil {
@@ -56,22 +58,26 @@ func newCounting(tb testing.TB, mode Mode) *counting {
 		tb.Cleanup(func() { m.Close() })
 		return m
 	}
-	n := uint32(len(table))
-	c.rows = newMap(ebpf.Array, 4, 16, n)
-	c.counts = newMap(ebpf.Array, 4, 40, n)
-	c.sizes = newMap(ebpf.Hash, 16, 8, 64*n)
+	c.rows = newMap(ebpf.Array, 4, 24, maxRows)
+	c.counts = newMap(ebpf.Array, 4, 40, maxRows)
+	c.sizes = newMap(ebpf.Hash, 16, 8, 64*maxRows)
 	c.live = newMap(ebpf.Hash, 8, 8, 1<<18)
-	for row := range table {
-		c.configure(row, rowConfig{Size: int64(table[row].Size)})
-	}
 	c.load(mode)
 	return c
 }
 
-func (c *counting) configure(row int, r rowConfig) {
+// learn tells the programs of the functions that are to be attached.
+func (c *counting) learn(probes []Probe) {
 	c.tb.Helper()
-	if err := c.rows.Put(uint32(row), r); err != nil {
-		c.tb.Fatal(err)
+	for _, p := range probes {
+		r := rowConfig{Size: int64(p.Function.Size), Ptr: int64(p.Function.Ptr)}
+		if p.Function.Throws {
+			r.Throw = c.throw
+		}
+		if err := c.rows.Put(uint32(p.Row), r); err != nil {
+			c.tb.Fatal(err)
+		}
+		c.functions[p.Row] = p.Function
 	}
 }
 
@@ -114,8 +120,8 @@ func (c *counting) load(mode Mode) {
 func (c *counting) total(pick func(*alloc.Function) bool) counts {
 	c.tb.Helper()
 	var sum counts
-	for row, fn := range alloc.HostFunctions() {
-		if !pick(&fn) {
+	for row, fn := range c.functions {
+		if !pick(fn) {
 			continue
 		}
 		var n counts
@@ -135,7 +141,7 @@ func (c *counting) total(pick func(*alloc.Function) bool) counts {
 // this.
 func (c *counting) watchSize(size uint64) {
 	c.tb.Helper()
-	for row := range alloc.HostFunctions() {
+	for row := range maxRows {
 		if err := c.sizes.Put(sizeKey{uint64(row), size}, uint64(0)); err != nil {
 			c.tb.Fatal(err)
 		}
@@ -146,13 +152,13 @@ func (c *counting) watchSize(size uint64) {
 func (c *counting) hits(size uint64) map[string]uint64 {
 	c.tb.Helper()
 	found := map[string]uint64{}
-	for row, fn := range alloc.HostFunctions() {
+	for row, fn := range c.functions {
 		var n uint64
 		if err := c.sizes.Lookup(sizeKey{uint64(row), size}, &n); err != nil {
 			c.tb.Fatal(err)
 		}
 		if n > 0 {
-			found[fn.Name] = n
+			found[fn.Name] += n
 		}
 	}
 	return found

@@ -24,6 +24,10 @@ type Placement struct {
 	// SkipsNull is set if the probe stands behind the function's own test for
 	// NULL, so that free(NULL) does not hit it.
 	SkipsNull bool
+	// Args tells where the function's arguments are by then, if some have moved:
+	// argument n is in the register of argument Args[n]. It is nil if all are
+	// still in their own.
+	Args []int
 	// Instruction is the instruction in the assembler's syntax of its vendor.
 	Instruction string
 	// Reason tells why no emulated instruction was found; empty if one was.
@@ -38,8 +42,25 @@ func (p Placement) String() string {
 		s += " single-stepped: " + p.Reason
 	case p.SkipsNull:
 		s += " behind the test for NULL"
+	case p.Args != nil:
+		s += " with moved arguments"
 	}
 	return s
+}
+
+// function returns what a probe at the placement is to be told of a function:
+// fn, or a copy with the arguments where they are by then.
+func (p Placement) function(fn *alloc.Function) *alloc.Function {
+	if p.Args == nil {
+		return fn
+	}
+	moved := *fn
+	for _, arg := range []*int{&moved.Size, &moved.Count, &moved.Ptr, &moved.Out} {
+		if *arg != alloc.NoArg {
+			*arg = p.Args[*arg]
+		}
+	}
+	return &moved
 }
 
 // Place chooses the instruction of a function at which its probe costs least.
@@ -48,11 +69,11 @@ func (p Placement) String() string {
 //
 // It is the first instruction of the straight line from the function's start
 // which the kernel emulates, at which every argument that fn names is still in
-// its register and, for a function whose return is probed, the stack pointer and
-// the return address are still where the caller left them, and to which no jump
-// inside the function leads. Exactly one such hit then belongs to each call. A
-// free may stand behind its function's own test for NULL. Without such an
-// instruction it is the function's start.
+// its register, or in that of another argument, and, for a function whose return
+// is probed, the stack pointer and the return address are still where the caller
+// left them, and to which no jump inside the function leads. Exactly one such hit
+// then belongs to each call. A free may stand behind its function's own test for
+// NULL. Without such an instruction it is the function's start.
 //
 // The only error is ErrMachine.
 func Place(code []byte, vaddr uint64, machine elf.Machine, fn *alloc.Function) (Placement, error) {

@@ -5,6 +5,7 @@ package attach
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 
@@ -30,8 +31,9 @@ type walkX64 struct {
 	code  []byte
 	vaddr uint64
 	fn    *alloc.Function
-	keep  uint32 // registers that must not have been written, by number
 	pos   int
+	// holders are the registers that hold each argument of the function, as sets.
+	holders [len(argsX64)]uint32
 	// written are the registers that were written so far.
 	written uint32
 	// null is set while the flags say whether the memory to free is NULL.
@@ -43,13 +45,7 @@ type walkX64 struct {
 func placeX64(code []byte, vaddr uint64, fn *alloc.Function) Placement {
 	w := walkX64{code: code, vaddr: vaddr, fn: fn}
 	for n, reg := range argsX64 {
-		if fn.Args()&(1<<n) != 0 {
-			w.keep |= 1 << reg
-		}
-	}
-	if fn.ReturnProbed() {
-		// The return address is taken from where rsp points at the hit.
-		w.keep |= 1 << rspX64
+		w.holders[n] = 1 << reg
 	}
 	var branch *Placement // the test for NULL itself: good, if nothing follows
 	reason := "the prologue is too long"
@@ -64,12 +60,13 @@ func placeX64(code []byte, vaddr uint64, fn *alloc.Function) Placement {
 			reason = "an instruction cannot be decoded"
 			break
 		}
-		if w.written&w.keep != 0 {
+		if w.lost() {
 			reason = "an argument or the stack pointer is written first"
 			break
 		}
-		if emulatedX64(rest[:inst.Len]) && !w.jumpedTo(w.pos) {
-			p := Placement{Offset: uint64(w.pos), Emulated: true, SkipsNull: w.past, Instruction: w.syntax(inst)}
+		args, readable := w.arguments()
+		if readable && emulatedX64(rest[:inst.Len]) && !w.jumpedTo(w.pos) {
+			p := Placement{Offset: uint64(w.pos), Emulated: true, SkipsNull: w.past, Args: args, Instruction: w.syntax(inst)}
 			if !w.null || inst.Op != x86asm.JE {
 				return p
 			}
@@ -94,6 +91,42 @@ func placeX64(code []byte, vaddr uint64, fn *alloc.Function) Placement {
 		first = "endbr64"
 	}
 	return start(first, reason)
+}
+
+// lost reports whether an argument that a probe needs is in no register any
+// more, or the return address not where the stack pointer points.
+func (w *walkX64) lost() bool {
+	if w.fn.ReturnProbed() && w.written&(1<<rspX64) != 0 {
+		return true
+	}
+	for n := range argsX64 {
+		if w.fn.Args()&(1<<n) != 0 && w.holders[n] == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// arguments tells where the function's arguments are, nil for their own
+// registers, and false if one that a probe needs is in none that it can read.
+func (w *walkX64) arguments() (args []int, readable bool) {
+	place := make([]int, len(argsX64))
+	moved := false
+	for n := range argsX64 {
+		place[n] = n
+		if w.fn.Args()&(1<<n) == 0 || w.holders[n]&(1<<argsX64[n]) != 0 {
+			continue
+		}
+		place[n] = slices.IndexFunc(argsX64[:], func(reg uint8) bool { return w.holders[n]&(1<<reg) != 0 })
+		if place[n] < 0 || w.fn.Role == alloc.RoleMap || w.fn.Role == alloc.RoleRemap {
+			return nil, false // the programs know the arguments of mappings by number
+		}
+		moved = true
+	}
+	if !moved {
+		return nil, true
+	}
+	return place, true
 }
 
 func (w *walkX64) syntax(inst x86asm.Inst) string {
@@ -130,20 +163,38 @@ func (w *walkX64) pass(inst x86asm.Inst) bool {
 	}
 	switch inst.Op {
 	case x86asm.TEST:
-		w.null = w.fn.Role == alloc.RoleFree && inst.Args[0] == inst.Args[1] && inst.Args[0] == pointerX64(w.fn)
+		w.null = w.fn.Role == alloc.RoleFree && inst.DataSize == 64 && inst.Args[0] == inst.Args[1] &&
+			w.holders[w.fn.Ptr]&destinationX64(inst) != 0
 	case x86asm.MOV, x86asm.LEA, x86asm.MOVZX, x86asm.MOVSXD, x86asm.PUSH, x86asm.NOP:
 		// They leave the flags alone.
 	default:
 		w.null = false
+	}
+	from, to, copies := copyX64(inst)
+	for n := range w.holders {
+		held := w.holders[n]&from != 0
+		w.holders[n] &^= writes
+		if copies && held {
+			w.holders[n] |= to
+		}
 	}
 	w.written |= writes
 	w.pos += inst.Len
 	return true
 }
 
-// pointerX64 returns the 64-bit register of a function's pointer argument.
-func pointerX64(fn *alloc.Function) x86asm.Arg {
-	return x86asm.RAX + x86asm.Reg(argsX64[fn.Ptr])
+// copyX64 returns the two registers, as sets, of an instruction that copies all
+// of one to another.
+func copyX64(inst x86asm.Inst) (from, to uint32, ok bool) {
+	if inst.Op != x86asm.MOV || inst.DataSize != 64 {
+		return 0, 0, false
+	}
+	dst, ok1 := inst.Args[0].(x86asm.Reg)
+	src, ok2 := inst.Args[1].(x86asm.Reg)
+	if !ok1 || !ok2 || dst < x86asm.RAX || dst > x86asm.R15 || src < x86asm.RAX || src > x86asm.R15 {
+		return 0, 0, false
+	}
+	return 1 << (src - x86asm.RAX), 1 << (dst - x86asm.RAX), true
 }
 
 // writesX64 returns the general registers that an instruction writes, as a set,
@@ -183,7 +234,8 @@ func writesX64(inst x86asm.Inst) (set uint32, known bool) {
 	return 0, false
 }
 
-// destinationX64 returns the general register that is the first operand.
+// destinationX64 returns the general register that is the first operand, as a
+// set; empty if that is another kind of operand.
 func destinationX64(inst x86asm.Inst) uint32 {
 	reg, ok := inst.Args[0].(x86asm.Reg)
 	if !ok {

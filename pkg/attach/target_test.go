@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
@@ -22,15 +23,54 @@ type target struct {
 // callsSource is the source of the targets, from the repository's root.
 const callsSource = "pkg/attach/testdata/calls.c"
 
-// startCalls starts testdata/calls.c with libraries preloaded.
+// startCalls starts testdata/calls.c with a library preloaded, if one is named. A
+// library without a folder is one of this machine's, and a copy is taken, as of
+// libc: probes belong to files, and whoever else probes those of the system, for
+// all processes, would be met here.
 func startCalls(tb testing.TB, preload string) *target {
 	tb.Helper()
-	exe := testutil.BuildC(tb, []string{callsSource}, "-ldl")
+	return startExe(tb, testutil.BuildC(tb, []string{callsSource}, "-ldl"), preload)
+}
+
+func startExe(tb testing.TB, exe, preload string) *target {
+	tb.Helper()
+	dir := tb.TempDir()
+	copyFile(tb, library(tb, "libc.so.6"), filepath.Join(dir, "libc.so.6"))
 	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir)
+	if preload != "" && filepath.Base(preload) == preload {
+		name := filepath.Join(dir, preload)
+		copyFile(tb, library(tb, preload), name)
+		preload = name
+	}
 	if preload != "" {
-		cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload)
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+preload)
 	}
 	return watch(tb, testutil.StartCmd(tb, cmd))
+}
+
+// library returns the path of a library of this machine.
+func library(tb testing.TB, name string) string {
+	tb.Helper()
+	for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	testutil.Skipf(tb, "the library %s is missing (install it with .ci/deps.sh)", name)
+	return ""
+}
+
+func copyFile(tb testing.TB, from, to string) {
+	tb.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(to, data, 0o755); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // watch waits until the target is ready and opens it.
@@ -82,6 +122,7 @@ func (t *target) attached(tb testing.TB, c *counting, m Mode, probes []Probe) *A
 			tb.Error(err)
 		}
 	})
+	c.learn(probes)
 	if _, err := a.Add(probes); err != nil {
 		tb.Fatal(err)
 	}

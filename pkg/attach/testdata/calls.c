@@ -7,8 +7,8 @@
 //   threads N M    the same from M threads started now, N times each
 //   parked N       the same from the thread that was started before "ready"
 //   fork N         the same in a child, which exits
-//   dlopen PATH    load jemalloc
-//   late N         call its mallocx and dallocx N times
+//   dlopen PATH    load a library with mallocx and dallocx
+//   late N         call them N times
 //   bench N        N pairs of malloc and free; prints ns a pair
 //
 // It answers each with a line: "done", or what the order names.
