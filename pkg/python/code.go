@@ -60,12 +60,17 @@ func (c *Code) Started(offset int64) bool { return offset >= c.firstTraceable }
 const maxLineTable = 1 << 20
 
 // DecodeCode decodes a record. mem, if it is not nil, is the target's memory:
-// where the record was cut, or has a str whose text is elsewhere, the rest is
-// read there, provided that the code object still is the one recorded. It is
-// safe for concurrent use.
+// where the record was cut, lacks an object (empty), or has a str whose text is
+// elsewhere, the rest is read there, provided that the code object still is the
+// one recorded. It is safe for concurrent use.
 func DecodeCode(l *Layout, rec *CodeRecord, mem Target) (*Code, error) {
 	if mem != nil && !l.isAlive(rec, mem) {
 		mem = nil
+	}
+	if mem != nil && (len(rec.Filename) == 0 || len(rec.Qualname) == 0 || len(rec.LineTable) == 0) {
+		if again, err := ReadCode(l, mem, rec.Address); err == nil && again.Ident == rec.Ident {
+			rec = again
+		}
 	}
 	file, err := l.decodeString(rec.Filename, l.identWord(rec, l.CodeFilename), mem)
 	if err != nil {

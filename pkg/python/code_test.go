@@ -149,6 +149,17 @@ func TestDecodeCodeRest(t *testing.T) {
 			t.Errorf("with memory: file = %d bytes, name = %q, partial = %v", len(c.File), c.Name, c.Partial)
 		}
 
+		// Objects that could not be read at all when the frame was seen.
+		mem[codeAt] = append(put(make([]byte, l.CodeIdent), l.CodeFirstLine, uint32(1))[:l.CodeIdent], ident...)
+		mem[codeAt] = append(mem[codeAt], make([]byte, 64)...)
+		delete(mem, codeAt+uint64(l.CodeIdent))
+		mem[nameAt] = append(name, make([]byte, 512)...)
+		bare := &CodeRecord{Address: codeAt, FirstLine: 1, Ident: rec.Ident}
+		if c, err := DecodeCode(l, bare, mem); err != nil || c.File != file || c.Name != "näme" || c.Partial {
+			t.Errorf("without objects: %v", err)
+		}
+
+		ident = mem[codeAt][l.CodeIdent:]
 		put(ident, 0, ^rec.Ident[0]) // another code object is there now
 		for name, mem := range map[string]Target{"without memory": nil, "object died": mem} {
 			c, err := DecodeCode(l, rec, mem)

@@ -3,6 +3,7 @@
 package python
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,7 +102,7 @@ func wantWaiting(t *testing.T, p Target, r *Runtime) {
 	if got != "wait_here <module>" {
 		t.Errorf("stack = %q", got)
 	}
-	if _, err := ReadStack(p, r, 1); err != ErrNoThread {
+	if _, err := ReadStack(p, r, 1); !errors.Is(err, ErrNoThread) {
 		t.Errorf("stack of a thread that is none: error = %v, want ErrNoThread", err)
 	}
 }

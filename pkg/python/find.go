@@ -90,10 +90,17 @@ func candidates(maps []proc.Mapping) []candidate {
 			continue
 		}
 		seen[file{m.Dev, m.Inode}] = true
-		cs = append(cs, candidate{text: *m, named: strings.Contains(path.Base(m.Path), "python")})
+		cs = append(cs, candidate{text: *m, named: hasPythonName(m.Path)})
 	}
 	slices.SortStableFunc(cs, func(a, b candidate) int { return cmp.Compare(b2i(b.named), b2i(a.named)) })
 	return cs
+}
+
+// hasPythonName reports whether a file is named like an interpreter
+// ("python3.11") or its library ("libpython3.11.so.1.0"), as extension modules
+// ("_heapq.cpython-311-x86_64-linux-gnu.so") are not.
+func hasPythonName(file string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(path.Base(file), "lib"), "python")
 }
 
 func b2i(b bool) int {
@@ -168,7 +175,7 @@ func (img *image) runtime(mem Target, maps []proc.Mapping) (*Runtime, error) {
 		Layout:      layout,
 		RuntimeAddr: img.bias + runtimeSym.Value,
 		LibRange:    Range{img.text.Start, img.text.End},
-		Embedded:    !strings.Contains(path.Base(img.text.Path), "python"),
+		Embedded:    !hasPythonName(img.text.Path),
 	}
 	if version.Minor >= firstDebugOffsets {
 		if err := r.readDebugOffsets(mem); err != nil {

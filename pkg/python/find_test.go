@@ -5,6 +5,9 @@ package python
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/unfreed/unfreed/pkg/proc"
 	"github.com/unfreed/unfreed/pkg/testutil"
 )
 
@@ -49,5 +52,27 @@ func TestFindBusy(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestCandidates(t *testing.T) {
+	maps := []proc.Mapping{
+		{Path: "/usr/bin/service", Inode: 1, Exec: true},
+		{Path: "/usr/bin/service", Inode: 1, Write: true},
+		{Path: "/lib/_heapq.cpython-311-x86_64-linux-gnu.so", Inode: 2, Exec: true},
+		{Path: "/lib/libtorch_python.so", Inode: 3, Exec: true},
+		{Path: "/lib/data", Inode: 4},
+		{Path: "/lib/libpython3.11.so.1.0", Inode: 5, Exec: true},
+		{Path: "/lib/libpython3.11.so.1.0", Inode: 5, Exec: true, Offset: 4096},
+		{Path: "[vdso]", Exec: true},
+		{Path: "/usr/bin/python3.11", Inode: 6, Exec: true},
+		{Path: "/usr/bin/python3.11", Inode: 6, Dev: 1, Exec: true},
+	}
+	var got []uint64
+	for _, c := range candidates(maps) {
+		got = append(got, c.text.Inode)
+	}
+	if diff := cmp.Diff([]uint64{5, 6, 6, 1, 2, 3}, got); diff != "" {
+		t.Errorf("candidates (-want +got):\n%s", diff)
 	}
 }

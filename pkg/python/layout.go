@@ -32,7 +32,7 @@ type Layout struct {
 	ThreadNext     uint32
 	ThreadPrev     uint32
 	ThreadInterp   uint32 // the owning PyInterpreterState
-	ThreadID       uint32 // pthread_self() of the thread, which is its fs base
+	ThreadID       uint32 // pthread_self() of the thread: on x86-64 its fs base
 	ThreadUniqueID uint32 // uint64, never reused within an interpreter
 	ThreadFrame    uint32 // pointer to the top frame, or to the _PyCFrame that has it
 
@@ -139,10 +139,10 @@ func (l *Layout) Offset(code, instr uint64) int64 {
 	return int64(instr - code - uint64(l.CodeAdaptive))
 }
 
-// layouts are those of the first release of each version; no later patch
-// release of 3.9 to 3.12 moved a field (what validate checks in the target).
-// For 3.13 and later most of it is replaced by what the target's
-// _Py_DebugOffsets say.
+// layouts are those of 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0 and 3.14.8, by
+// minor version. Patch releases of 3.9 to 3.12 keep them, as far as is known, and
+// validate checks it in each target. For 3.13 and later, where patch releases do
+// move fields, most of it is replaced by what the target's _Py_DebugOffsets say.
 var layouts = map[uint8]Layout{
 	9: {
 		InterpretersHead: 32, InterpNext: 0, InterpThreadsHead: 8,

@@ -3,7 +3,9 @@
 package python
 
 import (
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
 )
@@ -26,8 +28,7 @@ const (
 	// PythonMissing: there are eval frames, but not one Python frame.
 	PythonMissing Mismatch = "python_missing"
 	// PythonShort: there are more eval frames than eval calls in the Python
-	// chain. It happens where the chain was cut, and in a coroutine of its own
-	// on the C stack (greenlet), whose chain ends where the coroutine began.
+	// chain. It happens where the chain was cut.
 	PythonShort Mismatch = "python_short"
 	// NativeShort: there are fewer. It happens where the native stack was cut.
 	NativeShort Mismatch = "native_short"
@@ -59,7 +60,7 @@ const recursionCheck = "_Py_CheckRecursiveCall"
 // Python frames take its place. Where the counts differ the stacks are aligned
 // at the leaf, which is where the allocation is and where neither stack is ever
 // cut; Python frames left over then follow at the end, eval frames left over
-// stay native frames.
+// stay native frames. A greenlet's stack ends where the greenlet does.
 //
 // CPython's own functions are left out unless asked for. A stack without Python
 // frames is kept as it is, so that no allocation is left without a stack.
@@ -88,12 +89,26 @@ type merger struct {
 func (m *merger) run(native []NativeFrame, whole bool) {
 	m.whole = whole
 	empty := emptyEval(native, m.rest)
-	unowned := 0 // eval frames for which no call was left
+	unowned := 0  // eval frames for which no call was left
+	greenlet := 0 // frames up to and including those of greenlet, behind the last call
 	for i := range native {
-		if native[i].Eval && i != empty && !m.takeCall() {
-			unowned++
+		f := &native[i]
+		if f.Eval && i != empty {
+			owned := m.takeCall()
+			switch {
+			case owned:
+				greenlet = 0
+			case greenlet > 0: // what follows is another greenlet's
+				m.out.Frames = m.out.Frames[:greenlet]
+				return
+			default:
+				unowned++
+			}
 		}
-		m.addNative(&native[i])
+		m.addNative(f)
+		if isGreenlet(f) && m.calls > 0 {
+			greenlet = len(m.out.Frames)
+		}
 	}
 	switch {
 	case unowned > 0 && m.calls == 0:
@@ -105,6 +120,16 @@ func (m *merger) run(native []NativeFrame, whole bool) {
 		for m.takeCall() {
 		}
 	}
+}
+
+// isGreenlet reports whether a frame is of the greenlet extension, which gives
+// coroutines a C stack of their own on top of whatever stack started them. The
+// Python chain of a greenlet ends where it began; the native frames behind are
+// of another one that is suspended.
+func isGreenlet(f *NativeFrame) bool {
+	return slices.ContainsFunc(f.Frames, func(a alloc.Frame) bool {
+		return a.Mapping != nil && strings.HasPrefix(path.Base(a.Mapping.File), "_greenlet.")
+	})
 }
 
 // takeCall appends the Python frames of the next eval call, if there is one.

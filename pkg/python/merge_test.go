@@ -12,7 +12,7 @@ import (
 )
 
 // nativeStack makes native frames of names: "eval" is the eval function, a name
-// with "Py" is CPython's own code, all others are not.
+// with "Py" is CPython's own code, one with "green" the greenlet extension's.
 func nativeStack(names string) []NativeFrame {
 	var native []NativeFrame
 	for _, name := range strings.Fields(names) {
@@ -21,6 +21,9 @@ func nativeStack(names string) []NativeFrame {
 			Eval:        name == "eval",
 			Interpreter: name == "eval" || strings.Contains(name, "Py"),
 		})
+		if strings.Contains(name, "green") {
+			native[len(native)-1].Frames[0].Mapping = &alloc.Mapping{File: "/lib/greenlet/_greenlet.cpython-311-x86_64-linux-gnu.so"}
+		}
 	}
 	return native
 }
@@ -181,6 +184,25 @@ func TestMerge(t *testing.T) {
 			native: "PyErr " + recursionCheck + " eval PyVector eval main",
 			py:     "f| g|",
 			want:   "f g main",
+		},
+		{
+			name: "a greenlet ends where it began", layout: &shim,
+			native: "ext eval PyVector eval green_boot green_switch PyVector eval PyRun main",
+			py:     "f | g |",
+			want:   "ext f g green_boot green_switch",
+		},
+		{
+			name: "a greenlet without its native frames", layout: &shim,
+			native: "ext eval green_boot eval main",
+			py:     "f g |",
+			opts:   MergeOptions{DropNative: true},
+			want:   "f g",
+		},
+		{
+			name: "a switch within the main greenlet", layout: &shim,
+			native: "ext eval green_run PyVector eval PyRun main",
+			py:     "f | g |",
+			want:   "ext f green_run g main",
 		},
 		{
 			name: "no native frames", layout: &shim,
