@@ -109,102 +109,113 @@ func hostileHeaders(lib []byte) []hostileFile {
 
 // hostileTables are files whose headers are sound and whose tables are not.
 func hostileTables() []hostileFile {
-	var files []hostileFile
-	add := func(name string, use error, build func(b *elfBuilder)) {
-		b := newELF()
-		build(b)
-		files = append(files, hostileFile{name, b.Bytes(), nil, use})
+	return slices.Concat(hostileSymbols(), hostileHashes(), hostileNotes(), hostileSections())
+}
+
+// tableFile makes a file and says what is to come of its use.
+func tableFile(name string, use error, build func(b *elfBuilder)) hostileFile {
+	b := newELF()
+	build(b)
+	return hostileFile{name, b.Bytes(), nil, use}
+}
+
+// symbolTable returns a table of one function.
+func symbolTable(name uint32, size uint64) []byte {
+	return slices.Concat(make([]byte, symSize), elftest.Symbol(name, elf.STT_FUNC, elf.STB_GLOBAL, 1, 0x1000, size))
+}
+
+func hostileSymbols() []hostileFile {
+	file := func(name string, names, symbols []byte) hostileFile {
+		return tableFile(name, nil, func(b *elfBuilder) {
+			b.section(".text", elf.SHT_PROGBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, 0x1000, make([]byte, 64))
+			b.section(".strtab", elf.SHT_STRTAB, 0, 0, names)
+			b.symtab(".symtab", elf.SHT_SYMTAB, symbols, ".strtab")
+		})
 	}
-	sym := func(name uint32) []byte {
-		return slices.Concat(make([]byte, symSize), elftest.Symbol(name, elf.STT_FUNC, elf.STB_GLOBAL, 1, 0x1000, 16))
+	return []hostileFile{
+		file("name beyond the string table", []byte("\x00x\x00"), symbolTable(1<<31, 16)),
+		file("name without an end", bytes.Repeat([]byte("x"), maxName+100), symbolTable(0, 16)),
+		file("symbol of 2^64-1 bytes", []byte("\x00x\x00"), symbolTable(1, 1<<64-1)),
 	}
-	text := func(b *elfBuilder) {
-		b.section(".text", elf.SHT_PROGBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, 0x1000, make([]byte, 64))
+}
+
+// words encodes numbers of 32 bits.
+func words(w ...uint32) (b []byte) {
+	for _, x := range w {
+		b = le.AppendUint32(b, x)
 	}
-	add("name beyond the string table", nil, func(b *elfBuilder) {
-		text(b)
-		b.section(".strtab", elf.SHT_STRTAB, 0, 0, []byte("\x00x\x00"))
-		b.symtab(".symtab", elf.SHT_SYMTAB, sym(1<<31), ".strtab")
-	})
-	add("name without an end", nil, func(b *elfBuilder) {
-		text(b)
-		b.section(".strtab", elf.SHT_STRTAB, 0, 0, bytes.Repeat([]byte("x"), maxName+100))
-		b.symtab(".symtab", elf.SHT_SYMTAB, sym(0), ".strtab")
-	})
-	add("symbol of 2^64-1 bytes", nil, func(b *elfBuilder) {
-		text(b)
-		b.section(".strtab", elf.SHT_STRTAB, 0, 0, []byte("\x00x\x00"))
-		tab := slices.Concat(make([]byte, symSize), elftest.Symbol(1, elf.STT_FUNC, elf.STB_GLOBAL, 1, 0x1000, 1<<64-1))
-		b.symtab(".symtab", elf.SHT_SYMTAB, tab, ".strtab")
-	})
-	dyn := func(typ elf.SectionType, hash []byte) func(b *elfBuilder) {
-		return func(b *elfBuilder) {
-			text(b)
+	return b
+}
+
+func hostileHashes() []hostileFile {
+	file := func(name string, use error, typ elf.SectionType, hash []byte) hostileFile {
+		return tableFile(name, use, func(b *elfBuilder) {
+			b.section(".text", elf.SHT_PROGBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, 0x1000, make([]byte, 64))
 			b.section(".dynstr", elf.SHT_STRTAB, 0, 0, []byte("\x00x\x00"))
-			b.symtab(".dynsym", elf.SHT_DYNSYM, sym(1), ".dynstr")
+			b.symtab(".dynsym", elf.SHT_DYNSYM, symbolTable(1, 16), ".dynstr")
 			b.section(".hash", typ, 0, 0, hash)
-		}
+		})
 	}
-	words := func(w ...uint32) (b []byte) {
-		for _, x := range w {
-			b = le.AppendUint32(b, x)
-		}
-		return b
+	const gnu, sysv = elf.SHT_GNU_HASH, elf.SHT_HASH
+	all := ^uint32(0)
+	return []hostileFile{
+		file("gnu hash of 3 bytes", ErrCorrupt, gnu, []byte{1, 2, 3}),
+		file("gnu hash of no buckets", ErrCorrupt, gnu, words(0, 1, 1, 0, 0, 0)),
+		file("gnu hash of no filter", ErrCorrupt, gnu, words(1, 1, 0, 0, 0, 0)),
+		file("gnu hash of 2^32-1 buckets", ErrCorrupt, gnu, words(all, 1, 1, 0, all, all)),
+		file("gnu hash bucket before the first symbol", ErrCorrupt, gnu, words(1, 9, 1, 0, all, all, 1)),
+		file("gnu hash bucket beyond the table", ErrCorrupt, gnu, words(1, 1, 1, 0, all, all, all)),
+		file("gnu hash bucket without an end", ErrTooLarge, gnu,
+			append(words(1, 1, 1, 0, all, all, 1), make([]byte, 4*(maxChain+1))...)),
+		file("sysv hash of no buckets", ErrCorrupt, sysv, words(0, 2, 0, 0)),
+		file("sysv hash of 2^32-1 chains", ErrCorrupt, sysv, words(1, all, 1, 0)),
+		file("sysv hash in a circle", ErrTooLarge, sysv, words(1, 2, 1, 0, 1)),
+		file("sysv hash to no symbol", ErrCorrupt, sysv, words(1, 2, 7, 0, 0)),
+	}
+}
+
+func hostileNotes() []hostileFile {
+	file := func(name string, notes []byte) hostileFile {
+		return tableFile(name, nil, func(b *elfBuilder) { b.section(".note.stapsdt", elf.SHT_NOTE, 0, 0, notes) })
 	}
 	all := ^uint32(0)
-	add("gnu hash of 3 bytes", ErrCorrupt, dyn(elf.SHT_GNU_HASH, []byte{1, 2, 3}))
-	add("gnu hash of no buckets", ErrCorrupt, dyn(elf.SHT_GNU_HASH, words(0, 1, 1, 0, 0, 0)))
-	add("gnu hash of no filter", ErrCorrupt, dyn(elf.SHT_GNU_HASH, words(1, 1, 0, 0, 0, 0)))
-	add("gnu hash of 2^32-1 buckets", ErrCorrupt, dyn(elf.SHT_GNU_HASH, words(all, 1, 1, 0, all, all)))
-	add("gnu hash bucket before the first symbol", ErrCorrupt, dyn(elf.SHT_GNU_HASH, words(1, 9, 1, 0, all, all, 1)))
-	add("gnu hash bucket beyond the table", ErrCorrupt, dyn(elf.SHT_GNU_HASH, words(1, 1, 1, 0, all, all, all)))
-	add("gnu hash bucket without an end", ErrTooLarge, dyn(elf.SHT_GNU_HASH,
-		append(words(1, 1, 1, 0, all, all, 1), make([]byte, 4*(maxChain+1))...)))
-	add("sysv hash of no buckets", ErrCorrupt, dyn(elf.SHT_HASH, words(0, 2, 0, 0)))
-	add("sysv hash of 2^32-1 chains", ErrCorrupt, dyn(elf.SHT_HASH, words(1, all, 1, 0)))
-	add("sysv hash in a circle", ErrTooLarge, dyn(elf.SHT_HASH, words(1, 2, 1, 0, 1)))
-	add("sysv hash to no symbol", ErrCorrupt, dyn(elf.SHT_HASH, words(1, 2, 7, 0, 0)))
-	for _, n := range []struct {
-		name  string
-		notes []byte
-	}{
-		{"name of 2^32-1 bytes", words(all, 0, 3)},
-		{"descriptor of 2^32-1 bytes", words(4, all, 3, 0)},
-		{"SDT note of 2 bytes", elftest.Note("stapsdt", 3, []byte{1, 2})},
-		{"SDT note without strings", elftest.Note("stapsdt", 3, make([]byte, 24))},
-		{"SDT note with half a string", elftest.Note("stapsdt", 3, append(make([]byte, 24), "prov"...))},
-	} {
-		add(n.name, nil, func(b *elfBuilder) { b.section(".note.stapsdt", elf.SHT_NOTE, 0, 0, n.notes) })
+	return []hostileFile{
+		file("name of 2^32-1 bytes", words(all, 0, 3)),
+		file("descriptor of 2^32-1 bytes", words(4, all, 3, 0)),
+		file("SDT note of 2 bytes", elftest.Note("stapsdt", 3, []byte{1, 2})),
+		file("SDT note without strings", elftest.Note("stapsdt", 3, make([]byte, 24))),
+		file("SDT note with half a string", elftest.Note("stapsdt", 3, append(make([]byte, 24), "prov"...))),
 	}
-	add("xz that is none", ErrCorrupt, func(b *elfBuilder) {
-		b.section(".gnu_debugdata", elf.SHT_PROGBITS, 0, 0, []byte("no xz stream at all"))
-	})
-	add("xz with a 4 GiB dictionary", ErrCorrupt, func(b *elfBuilder) {
-		b.section(".gnu_debugdata", elf.SHT_PROGBITS, 0, 0, xzHugeDict())
-	})
+}
+
+func hostileSections() []hostileFile {
+	mini := func(name string, content []byte) hostileFile {
+		return tableFile(name, ErrCorrupt, func(b *elfBuilder) {
+			b.section(".gnu_debugdata", elf.SHT_PROGBITS, 0, 0, content)
+		})
+	}
+	packed := func(name string, want error, content []byte) hostileFile {
+		return tableFile(name, want, func(b *elfBuilder) {
+			b.section(".debug_info", elf.SHT_PROGBITS, elf.SHF_COMPRESSED, 0, content)
+		})
+	}
 	chdr := func(typ, size uint64, content []byte) []byte {
 		h := le.AppendUint64(nil, typ)
 		h = le.AppendUint64(h, size)
 		return append(le.AppendUint64(h, 1), content...)
 	}
-	for _, c := range []struct {
-		name    string
-		content []byte
-		want    error
-	}{
-		{"compressed section of 2^64-1 bytes", chdr(1, 1<<64-1, zeros(10)), ErrTooLarge},
-		{"compressed section shorter than stated", chdr(1, 1<<27, zeros(10)), ErrCorrupt},
-		{"compressed section of garbage", chdr(1, 100, []byte("garbage, not zlib")), ErrCorrupt},
-		{"zstd section of garbage", chdr(2, 100, []byte("garbage, not zstd")), ErrCorrupt},
-		{"zstd section with a window of 2 GiB", chdr(2, 100, []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 21 << 3, 1, 0, 0}), ErrCorrupt},
-		{"compression of unknown kind", chdr(77, 100, nil), ErrCorrupt},
-		{"half a compression header", []byte{1, 2, 3}, ErrCorrupt},
-	} {
-		add(c.name, c.want, func(b *elfBuilder) {
-			b.section(".debug_info", elf.SHT_PROGBITS, elf.SHF_COMPRESSED, 0, c.content)
-		})
+	hugeWindow := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 21 << 3, 1, 0, 0}
+	return []hostileFile{
+		mini("xz that is none", []byte("no xz stream at all")),
+		mini("xz with a 4 GiB dictionary", xzHugeDict()),
+		packed("compressed section of 2^64-1 bytes", ErrTooLarge, chdr(1, 1<<64-1, zeros(10))),
+		packed("compressed section shorter than stated", ErrCorrupt, chdr(1, 1<<27, zeros(10))),
+		packed("compressed section of garbage", ErrCorrupt, chdr(1, 100, []byte("garbage, not zlib"))),
+		packed("zstd section of garbage", ErrCorrupt, chdr(2, 100, []byte("garbage, not zstd"))),
+		packed("zstd section with a window of 2 GiB", ErrCorrupt, chdr(2, 100, hugeWindow)),
+		packed("compression of unknown kind", ErrCorrupt, chdr(77, 100, nil)),
+		packed("half a compression header", ErrCorrupt, []byte{1, 2, 3}),
 	}
-	return files
 }
 
 // zeros returns n MiB of zeros in zlib's format.

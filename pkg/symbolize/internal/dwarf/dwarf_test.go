@@ -5,6 +5,7 @@ package dwarf
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -59,42 +60,47 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// brokenSamples are samples in which something is wrong, and what comes of it.
-func brokenSamples() map[string]struct {
+// broken is a sample in which something is wrong.
+type broken struct {
 	s    sections
 	want error // from Open or Err, nil if none is due
-} {
-	type broken = struct {
-		s    sections
-		want error
-	}
-	base := sample()
-	info := func(entries ...func(*asm)) []byte {
-		var e asm
-		e.root()
-		for _, f := range entries {
-			f(&e)
-		}
-		return unitOf(e)
-	}
-	corrupt, large := elfsym.ErrCorrupt, elfsym.ErrTooLarge
-	all := map[string]broken{
-		"no sections":       {sections{}, elfsym.ErrNoSection},
-		"no abbreviations":  {base.with(".debug_abbrev", nil), corrupt},
-		"no line program":   {base.with(".debug_line", nil), corrupt},
-		"half a header":     {base.with(".debug_info", base[".debug_info"][:8]), corrupt},
-		"unit of no length": {base.with(".debug_info", make([]byte, 64)), corrupt},
-		"unit of 2^32":      {base.with(".debug_info", append([]byte{0xee, 0xff, 0xff, 0xff}, make([]byte, 64)...)), corrupt},
-		"reserved length":   {base.with(".debug_info", append([]byte{0xf0, 0xff, 0xff, 0xff}, make([]byte, 64)...)), corrupt},
-		"unit of 2^63":      {base.with(".debug_info", append(bytes.Repeat([]byte{0xff}, 12), make([]byte, 64)...)), corrupt},
-	}
-	patched := bytes.Clone(base[".debug_info"])
-	patched[4] = 99
-	all["version 99"] = broken{base.with(".debug_info", patched), corrupt}
-	patched = bytes.Clone(base[".debug_info"])
-	patched[10] = 4
-	all["32-bit addresses"] = broken{base.with(".debug_info", patched), corrupt}
+}
 
+// brokenSamples are all of them, by what is wrong.
+func brokenSamples() map[string]broken {
+	all := make(map[string]broken)
+	for _, some := range []map[string]broken{brokenHeaders(), brokenAbbrevs(), brokenEntries(), brokenLines()} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+func brokenHeaders() map[string]broken {
+	base := sample()
+	info := func(b []byte) sections { return base.with(".debug_info", b) }
+	patched := func(off int, v byte) sections {
+		b := bytes.Clone(base[".debug_info"])
+		b[off] = v
+		return info(b)
+	}
+	zeros := make([]byte, 64)
+	corrupt := elfsym.ErrCorrupt
+	return map[string]broken{
+		"no sections":       {sections{}, elfsym.ErrNoSection},
+		"half a header":     {info(base[".debug_info"][:8]), corrupt},
+		"unit of no length": {info(zeros), corrupt},
+		"unit of 2^32":      {info(append([]byte{0xee, 0xff, 0xff, 0xff}, zeros...)), corrupt},
+		"reserved length":   {info(append([]byte{0xf0, 0xff, 0xff, 0xff}, zeros...)), corrupt},
+		"unit of 2^63":      {info(append(bytes.Repeat([]byte{0xff}, 12), zeros...)), corrupt},
+		"version 99":        {patched(4, 99), corrupt},
+		"32-bit addresses":  {patched(10, 4), corrupt},
+	}
+}
+
+func brokenAbbrevs() map[string]broken {
+	base := sample()
+	corrupt := elfsym.ErrCorrupt
+	all := map[string]broken{"no abbreviations": {base.with(".debug_abbrev", nil), corrupt}}
 	for name, form := range map[string]uint64{"of unknown form": 0x7f, "that is indirect": uint64(formIndirect)} {
 		var a asm
 		a.decl(cUnit, tagCompileUnit, 1, attrName, form)
@@ -115,39 +121,56 @@ func brokenSamples() map[string]struct {
 		wide.u8(attrName, byte(formData1))
 	}
 	all["too many attributes"] = broken{base.with(".debug_abbrev", append(wide, 0, 0, 0)), corrupt}
+	return all
+}
 
-	all["unknown abbreviation"] = broken{base.with(".debug_info", info(func(e *asm) { e.u8(77) })), corrupt}
-	all["origin of itself"] = broken{base.with(".debug_info", info(func(e *asm) {
-		e.fn("outer", 1, 0x1000, 0x100)
-		e.inlined(uint32(11+len(*e)), 0x1020, 0x10, 1, 1)
-		e.u8(0, 0)
-	})), corrupt}
-	all["origin outside the unit"] = broken{base.with(".debug_info", info(func(e *asm) {
-		e.fn("outer", 1, 0x1000, 0x100)
-		e.inlined(1<<31, 0x1020, 0x10, 1, 1)
-		e.u8(0, 0)
-	})), corrupt}
-	all["origin in the middle of an entry"] = broken{base.with(".debug_info", info(func(e *asm) {
-		e.fn("outer", 1, 0x1000, 0x100)
-		e.inlined(12, 0x1020, 0x10, 1, 1)
-		e.u8(0, 0)
-	})), corrupt}
-	all["endless inlining"] = broken{base.with(".debug_info", info(func(e *asm) {
-		e.fn("outer", 1, 0x1000, 0x100)
-		for range 10 * maxInlineDepth {
-			e.inlined(11, 0x1020, 0x10, 1, 1)
-		}
-	})), nil}
-	all["unit that does not end its entries"] = broken{base.with(".debug_info", info(func(e *asm) {
-		e.fn("outer", 1, 0x1000, 0x100)
-		e.u8(cOther, cOther, cOther)
-	})), nil}
-	all["name outside the strings"] = broken{base.with(".debug_str", nil).with(".debug_ranges", rangesOf(0x20, 0x30)).
-		with(".debug_info", info(func(e *asm) { e.u8(cRanged); e.u32(1); e.u32(0) })), corrupt}
-	all["ranges outside their section"] = broken{base.with(".debug_info",
-		info(func(e *asm) { e.u8(cRanged); e.u32(1); e.u32(1 << 30) })), corrupt}
-	all["ranges without an end"] = broken{base.with(".debug_ranges", bytes.Repeat([]byte{1}, 1600)).with(".debug_info",
-		info(func(e *asm) { e.u8(cRanged); e.u32(1); e.u32(0) })), corrupt}
+func brokenEntries() map[string]broken {
+	base := sample()
+	corrupt := elfsym.ErrCorrupt
+	info := func(add func(*asm)) sections {
+		var e asm
+		e.root()
+		add(&e)
+		return base.with(".debug_info", unitOf(e))
+	}
+	// inlinedFrom has a function into which one of the given origin is inlined.
+	inlinedFrom := func(origin func(at int) uint32) sections {
+		return info(func(e *asm) {
+			e.fn("outer", 1, 0x1000, 0x100)
+			e.inlined(origin(11+len(*e)), 0x1020, 0x10, 1, 1)
+			e.u8(0, 0)
+		})
+	}
+	ranged := func(name, ranges uint32) sections {
+		return info(func(e *asm) { e.u8(cRanged); e.u32(name); e.u32(ranges) })
+	}
+	return map[string]broken{
+		"unknown abbreviation":             {info(func(e *asm) { e.u8(77) }), corrupt},
+		"origin of itself":                 {inlinedFrom(func(at int) uint32 { return uint32(at) }), corrupt},
+		"origin outside the unit":          {inlinedFrom(func(int) uint32 { return 1 << 31 }), corrupt},
+		"origin in the middle of an entry": {inlinedFrom(func(int) uint32 { return 12 }), corrupt},
+		"endless inlining": {info(func(e *asm) {
+			e.fn("outer", 1, 0x1000, 0x100)
+			for range 10 * maxInlineDepth {
+				e.inlined(11, 0x1020, 0x10, 1, 1)
+			}
+		}), nil},
+		"unit that does not end its entries": {info(func(e *asm) {
+			e.fn("outer", 1, 0x1000, 0x100)
+			e.u8(cOther, cOther, cOther)
+		}), nil},
+		"name outside the strings": {
+			ranged(1, 0).with(".debug_str", nil).with(".debug_ranges", rangesOf(0x20, 0x30)), corrupt,
+		},
+		"ranges outside their section": {ranged(1, 1<<30), corrupt},
+		"ranges without an end":        {ranged(1, 0).with(".debug_ranges", bytes.Repeat([]byte{1}, 1600)), corrupt},
+	}
+}
+
+func brokenLines() map[string]broken {
+	base := sample()
+	corrupt := elfsym.ErrCorrupt
+	all := map[string]broken{"no line program": {base.with(".debug_line", nil), corrupt}}
 	for name, ops := range map[string][]byte{
 		"extended opcode of no length":  {0, 0, lnsCopy},
 		"extended opcode of 2^21 bytes": {0, 0xff, 0xff, 0x7f, 2},
@@ -169,7 +192,7 @@ func brokenSamples() map[string]struct {
 	v5.u32(uint32(len(many)))
 	v5.bytes(many)
 	v5.bytes(sampleOps())
-	all["2^40 folders"] = broken{base.with(".debug_line", v5), large}
+	all["2^40 folders"] = broken{base.with(".debug_line", v5), elfsym.ErrTooLarge}
 	return all
 }
 
