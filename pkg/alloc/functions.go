@@ -6,7 +6,8 @@ import "slices"
 
 // HostFunctions returns the table of host allocation functions. A function's
 // number in it is the BPF cookie of its probes. Where two names share an
-// address the earlier row gives the name, so plain C names come first.
+// address the earlier row gives the name, so plain C names come first. Names
+// repeat at the end, in rows for probes before which arguments have moved.
 //
 // The table has no row for what a probe cannot count, whichever way it is
 // written down: jemalloc's xallocx, which resizes in place and returns a size
@@ -26,6 +27,7 @@ func HostFunctions() []Function {
 		prefixed("je_arrow_"), // and of Apache Arrow, in pyarrow's wheels
 		tcmalloc(),
 		mimalloc(),
+		moved(),
 	)
 }
 
@@ -190,6 +192,34 @@ func mimalloc() []Function {
 		frees("free_aligned", 0),
 	}
 	return slices.Concat(named("mi_", both), named("mi_heap_", shifted(both)), named("mi_", only))
+}
+
+// moved returns variants of functions whose arguments are in other registers at
+// the instruction that is cheapest to probe. Where thread-local state goes in
+// front of them, as in mimalloc, compilers shift them by one; the memory to free
+// is kept in any register.
+func moved() []Function {
+	t := shifted([]Function{
+		allocates("malloc", 0),
+		counted(allocates("calloc", 1), 0),
+		resizes("realloc", 0, 1),
+		throws(allocates("_Znwm", 0)),
+		allocates("mi_malloc", 0),
+		allocates("mi_malloc_small", 0),
+		allocates("mi_zalloc", 0),
+		allocates("mi_zalloc_small", 0),
+		counted(allocates("mi_calloc", 1), 0),
+		resizes("mi_realloc", 0, 1),
+		throws(allocates("mi_new", 0)),
+		allocates("mi_new_nothrow", 0),
+	})
+	for i := range t {
+		t[i].AllocatorOnly = t[i].Name == "_Znwm"
+	}
+	for ptr := 1; ptr < 6; ptr++ {
+		t = append(t, frees("free", ptr), frees("mi_free", ptr))
+	}
+	return t
 }
 
 // allocates describes name(..., size, ...), which returns memory.

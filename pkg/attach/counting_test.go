@@ -13,6 +13,9 @@ import (
 	"github.com/unfreed/unfreed/pkg/testutil"
 )
 
+// maxRows is how many rows the counting programs know.
+const maxRows = 512
+
 // counting is a set of programs, assembled here, that count hits by cookie.
 type counting struct {
 	tb       testing.TB

@@ -39,9 +39,11 @@ func newMatcher(table []alloc.Function) *matcher {
 	m := &matcher{table: table, rows: make(map[string]int, len(table))}
 	m.names = append(m.names, loaderSymbol, glibcSymbol, startSymbol)
 	m.names = append(m.names, ownMallocs...)
-	for i := range table {
-		m.rows[table[i].Name] = i
-		m.names = append(m.names, table[i].Name)
+	for i, fn := range table {
+		if _, ok := m.rows[fn.Name]; !ok { // the rows behind are for moved arguments
+			m.rows[fn.Name] = i
+			m.names = append(m.names, fn.Name)
+		}
 	}
 	slices.Sort(m.names)
 	m.names = slices.Compact(m.names)
@@ -139,6 +141,7 @@ func (m *matcher) place(file *File, image *elfsym.File, mapped *mappedFile, c *c
 	if err != nil {
 		return err
 	}
+	row, placement := m.number(c.row, placement)
 	offset, ok := image.VaddrToOffset(c.sym.Value + placement.Offset)
 	if !ok || !mapped.covers(offset) {
 		r.skips = append(r.skips, Skip{File: file.Path, Function: c.fn.Name, Cause: SkipUnmapped,
@@ -147,14 +150,27 @@ func (m *matcher) place(file *File, image *elfsym.File, mapped *mappedFile, c *c
 	}
 	r.probes = append(r.probes, Probe{
 		File:      file,
-		Row:       c.row,
-		Function:  c.fn,
+		Row:       row,
+		Function:  &m.table[row],
 		Vaddr:     c.sym.Value,
 		Offset:    offset,
 		Placement: placement,
-		Cookie:    uint64(c.row),
+		Cookie:    uint64(row),
 	})
 	return nil
+}
+
+// number returns the row that tells where a function's arguments are at a
+// placement. If the table has none, the placement moves to where they have not
+// moved.
+func (m *matcher) number(row int, p Placement) (int, Placement) {
+	if p.Args == nil {
+		return row, p
+	}
+	if moved := slices.Index(m.table, *p.function(&m.table[row])); moved >= 0 {
+		return moved, p
+	}
+	return row, start("(the first)", "the table has no row for where the arguments are at "+p.String())
 }
 
 // readCode reads a function's code, or as much as there is of it.

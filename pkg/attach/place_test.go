@@ -250,3 +250,22 @@ func FuzzPlace(f *testing.F) {
 		}
 	})
 }
+
+// TestNumber gives placements with moved arguments the rows that say so.
+func TestNumber(t *testing.T) {
+	table := alloc.HostFunctions()
+	m := newMatcher(table)
+	moved := Placement{Offset: 14, Emulated: true, Args: []int{1, 1, 2, 3, 4, 5}}
+	row, p := m.number(m.rows["malloc"], moved)
+	if fn := table[row]; fn.Name != "malloc" || fn.Size != 1 || !p.Emulated || p.Offset != 14 {
+		t.Errorf("moved malloc has row %+v and placement %+v", fn, p)
+	}
+	row, p = m.number(m.rows["posix_memalign"], moved)
+	if row != m.rows["posix_memalign"] || p.Emulated || p.Offset != 0 || p.Args != nil || p.Reason == "" {
+		t.Errorf("a function without such a row has row %d and placement %+v", row, p)
+	}
+	moved.Args = nil
+	if row, p = m.number(3, moved); row != 3 || p.Offset != 14 {
+		t.Errorf("unmoved: row %d and placement %+v", row, p)
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"sync"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
@@ -37,7 +36,7 @@ type File struct {
 // Probe is one function of the target and where it is to be probed.
 type Probe struct {
 	File      *File
-	Row       int             // of Function in the planner's table
+	Row       int             // of Function in the table
 	Function  *alloc.Function // shared: do not modify
 	Vaddr     uint64          // of the function in the file
 	Offset    uint64          // of the probed instruction in the file
@@ -92,7 +91,6 @@ func (s Skip) String() string {
 type Planner struct {
 	open  Opener
 	match *matcher
-	table []alloc.Function
 	seen  map[fileID]bool // files that need no second look
 	told  map[Skip]bool   // skips of files that are looked at again
 	files []*File
@@ -103,26 +101,16 @@ type Planner struct {
 // another one.
 type fileID struct{ dev, inode uint64 }
 
-// maxRows is MAX_FUNCTIONS of bpf/lib/function.h.
-const maxRows = 512
-
 // NewPlanner returns a planner for a target. The position of a function in the
 // table is its row, see alloc.HostFunctions.
 func NewPlanner(open Opener, table []alloc.Function) *Planner {
 	return &Planner{
 		open:  open,
 		match: newMatcher(table),
-		table: slices.Clone(table),
 		seen:  map[fileID]bool{},
 		told:  map[Skip]bool{},
 	}
 }
-
-// Table returns the functions by row: those of the table it was made with and,
-// behind them, variants of them that plans have added, for probes where arguments
-// have moved to other registers. The programs must know a row before a probe with
-// it is attached.
-func (p *Planner) Table() []alloc.Function { return slices.Clone(p.table) }
 
 // Plan returns a probe for each function of the table that a file defines which
 // is mapped executable and was not planned before, and what it leaves out and
@@ -163,10 +151,7 @@ func (p *Planner) Plan(maps []proc.Mapping) ([]Probe, []Skip, error) {
 		if r.file != nil {
 			p.files = append(p.files, r.file)
 		}
-		for _, probe := range r.probes {
-			p.number(&probe)
-			probes = append(probes, probe)
-		}
+		probes = append(probes, r.probes...)
 		for _, s := range r.skips {
 			if !p.told[s] {
 				skips = append(skips, s)
@@ -177,27 +162,6 @@ func (p *Planner) Plan(maps []proc.Mapping) ([]Probe, []Skip, error) {
 		}
 	}
 	return probes, skips, nil
-}
-
-// number gives a probe whose arguments have moved the row of a function that says
-// so. If the table is full, the probe moves to where they have not.
-func (p *Planner) number(probe *Probe) {
-	fn := probe.Placement.function(probe.Function)
-	if fn == probe.Function {
-		return
-	}
-	row := slices.Index(p.table, *fn)
-	switch {
-	case row >= 0:
-	case len(p.table) < maxRows:
-		row = len(p.table)
-		p.table = append(p.table, *fn)
-	default:
-		probe.Offset -= probe.Placement.Offset
-		probe.Placement = start(probe.Placement.Instruction, "the table of functions is full")
-		return
-	}
-	probe.Row, probe.Function, probe.Cookie = row, fn, uint64(row)
 }
 
 // Close releases the files of all plans. Links that were made with them stay.
