@@ -7,7 +7,8 @@
 // One [Table] describes one file, in file-virtual addresses, so that it is
 // independent of where the file is mapped, can be shared by all processes and
 // be copied into BPF array maps as it is. [Table.Lookup] is the reference for
-// the lookup that the BPF program does; [Info] documents what a row means.
+// the lookup that the BPF program does; [Info] documents what a row means, and
+// [Step] does what it says, for stacks that are unwound in user space.
 //
 // Reading .eh_frame, .debug_frame and .gopclntab is the work of package
 // elfunwindinfo of go.opentelemetry.io/ebpf-profiler. The package owns what

@@ -37,12 +37,12 @@ func Step(i Info, rowDelta uint32, r *Registers, read func(addr uint64) (uint64,
 	i = i.At(rowDelta)
 	switch {
 	case i.Flags&FlagCommand == 0:
+		if i.Flags&(FlagLeafOnly|FlagRegisterRA) != 0 {
+			return Invalid, false
+		}
 		var ok bool
 		if cfa, ok = i.cfa(r, read); !ok {
 			return Unread, false
-		}
-		if i.Flags&FlagRegisterRA != 0 {
-			return Invalid, false
 		}
 		i.restoreFP(r, cfa, read)
 	case i.Param == CommandStop:
