@@ -35,9 +35,21 @@ static __always_inline __u64 frame_word(struct thread *t, __u32 field)
 	return *(__u64 *)(t->window + off) >> (8 * (field & 7));
 }
 
+/* The frame that a copied thread state runs, 0 for none. */
+static __always_inline int tstate_frame(struct thread *t, __u64 *frame)
+{
+	*frame = tstate_word(t, python.thread_frame);
+	if (python.frame_indirect >= 0 && *frame)
+		return read_user(frame, 8, *frame + python.frame_indirect);
+	return 0;
+}
+
+/* Looks for this thread among those of an interpreter. A thread may have a
+ * state in each of several interpreters: one that runs a frame is preferred. */
 static long thread_step(__u32 i, void *data)
 {
 	struct thread *t = ((struct loop *)data)->t;
+	__u64 frame = 0;
 
 	if (!t->walk_thread)
 		return 1;
@@ -45,9 +57,13 @@ static long thread_step(__u32 i, void *data)
 		t->python_status = PYTHON_FAULT;
 		return 1;
 	}
-	if (tstate_word(t, python.thread_id) ==
-	    bpf_get_current_task_btf()->thread.fsbase) {
-		t->found = t->walk_thread;
+	if (tstate_word(t, python.thread_id) == bpf_get_current_task_btf()->thread.fsbase) {
+		if (!t->found)
+			t->found = t->walk_thread;
+		if (!tstate_frame(t, &frame) && frame) {
+			t->found = t->walk_thread;
+			t->found_running = 1;
+		}
 		return 1;
 	}
 	t->walk_thread = tstate_word(t, python.thread_next);
@@ -66,7 +82,7 @@ static long interpreter_step(__u32 i, void *data)
 		return 1;
 	}
 	bpf_loop(MAX_PYTHON_THREADS, thread_step, loop, 0);
-	if (t->found || t->python_status == PYTHON_FAULT)
+	if (t->found_running || t->python_status == PYTHON_FAULT)
 		return 1;
 	if (read_user(&t->walk_interp, 8, t->walk_interp + python.interp_next)) {
 		t->python_status = PYTHON_FAULT;
@@ -111,18 +127,21 @@ static __always_inline int threads_unchanged(struct thread *t)
 	return 0;
 }
 
-/* Finds the thread's state; tstate_copy holds its contents afterwards. */
-static __always_inline int thread_find(struct thread *t)
+/* Is there more than one interpreter? New ones go to the head of the list. */
+static __always_inline int interpreters_many(void)
+{
+	__u64 interp, next = 0;
+
+	return !read_user(&interp, 8, python.interpreters) && interp &&
+	       !read_user(&next, 8, interp + python.interp_next) && next;
+}
+
+/* Walks the lists of all interpreters. */
+static __always_inline int thread_walk(struct thread *t)
 {
 	struct loop loop = { .t = t };
 
-	if (t->tstate && thread_still_there(t))
-		return 0;
-	if (!t->tstate && threads_unchanged(t)) {
-		t->python_status = PYTHON_NO_THREAD;
-		return -1;
-	}
-	t->tstate = t->found = 0;
+	t->tstate = t->found = t->found_running = 0;
 	if (read_user(&t->walk_interp, 8, python.interpreters)) {
 		t->python_status = PYTHON_FAULT;
 		return -1;
@@ -137,6 +156,36 @@ static __always_inline int thread_find(struct thread *t)
 	if (read_user(t->tstate_copy, THREAD_READ, t->tstate)) {
 		t->python_status = PYTHON_FAULT;
 		return -1;
+	}
+	return 0;
+}
+
+/* Finds the thread's state and the frame it runs. */
+static __always_inline int thread_find(struct thread *t, __u64 *frame)
+{
+	int walked = 0;
+
+	if (!t->tstate && threads_unchanged(t)) {
+		t->python_status = PYTHON_NO_THREAD;
+		return -1;
+	}
+	if (!t->tstate || !thread_still_there(t)) {
+		if (thread_walk(t))
+			return -1;
+		walked = 1;
+	}
+	if (tstate_frame(t, frame)) {
+		t->python_status = PYTHON_FAULT;
+		return -1;
+	}
+	/* Idle here, but maybe running in another interpreter. */
+	if (!*frame && !walked && interpreters_many()) {
+		if (thread_walk(t))
+			return -1;
+		if (tstate_frame(t, frame)) {
+			t->python_status = PYTHON_FAULT;
+			return -1;
+		}
 	}
 	return 0;
 }
@@ -247,28 +296,26 @@ static long frame_step(__u32 i, void *data)
 	return 0;
 }
 
-static __always_inline void python_walk(struct thread *t)
+/* Walks the thread's Python frames and adds them to the hash. */
+__noinline int python_walk(struct thread *t)
 {
 	struct loop loop = { .t = t };
-	__u64 frame;
+	__u64 frame = 0;
 
+	if (!t)
+		return 0;
 	t->python_count = 0;
 	t->capture++;
 	t->python_status = PYTHON_OFF;
 	if (!python.enabled)
-		return;
+		return 0;
 	t->window_base = t->window_end = 0;
-	if (!thread_find(t)) {
-		frame = tstate_word(t, python.thread_frame);
-		if (python.frame_indirect >= 0 && frame &&
-		    read_user(&frame, 8, frame + python.frame_indirect)) {
-			t->python_status = PYTHON_FAULT;
-		} else {
-			t->python_frame_ptr = frame;
-			bpf_loop(MAX_PYTHON + 1, frame_step, &loop, 0);
-		}
+	if (!thread_find(t, &frame)) {
+		t->python_frame_ptr = frame;
+		bpf_loop(MAX_PYTHON + 1, frame_step, &loop, 0);
 	}
 	count(COUNT_PYTHON + (t->python_status & 7));
+	return 0;
 }
 
 #endif

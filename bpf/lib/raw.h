@@ -50,20 +50,27 @@ static long fingerprint_step(__u32 i, void *data)
 
 /* Adds to the hash what tells the stack beyond its last known frame from
  * others. */
-static __always_inline void raw_fingerprint(struct thread *t)
+__noinline int raw_fingerprint(struct thread *t)
 {
 	struct loop loop = { .t = t };
 
+	if (!t)
+		return 0;
 	t->window_base = t->window_end = 0;
 	bpf_loop(RAW_BYTES / (8 * RAW_WORDS), fingerprint_step, &loop, 0);
+	return 0;
 }
 
 /* Sends the memory of the stack from its last known frame outwards. */
-static __always_inline int raw_send(struct thread *t, __u64 site)
+__noinline int raw_send(struct thread *t, __u64 site)
 {
-	struct raw_record *r = bpf_ringbuf_reserve(&events, sizeof(*r), 0);
-	__u64 sp = t->last.sp[LAST];
+	struct raw_record *r;
+	__u64 sp;
 
+	if (!t)
+		return -1;
+	sp = t->last.sp[LAST];
+	r = bpf_ringbuf_reserve(&events, sizeof(*r), 0);
 	if (!r) {
 		count(COUNT_STACK_NOT_SENT);
 		return -1;

@@ -150,12 +150,16 @@ static long pack_step(__u32 i, void *data)
 	return 0;
 }
 
-static __always_inline int stack_send(struct thread *t, __u64 site, __u32 function, __u64 size)
+/* Sends the stack, and before it the code objects that have not been sent. */
+__noinline int stack_send(struct thread *t, __u64 site, __u32 function, __u64 size)
 {
 	struct loop loop = { .t = t };
-	struct stack_record *h = &t->record.header;
+	struct stack_record *h;
 	__u64 len;
 
+	if (!t)
+		return -1;
+	h = &t->record.header;
 	t->found = 1;
 	if (t->python_count)
 		bpf_loop(MAX_PYTHON, code_step, &loop, 0);
@@ -208,7 +212,8 @@ static __always_inline __u64 site_take(struct thread *t, struct pt_regs *ctx, __
 	__u64 site;
 
 	if (native_on) {
-		unwind(t, ctx);
+		registers_set(t, ctx);
+		unwind(t);
 	} else {
 		t->native_count = 0;
 		t->native_status = UNWIND_OFF;

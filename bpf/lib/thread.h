@@ -64,7 +64,8 @@ struct thread {
 	__u32 sampled_hit, pad1;
 
 	/* unwinding */
-	struct registers regs;
+	struct registers start; /* of the stack to unwind */
+	struct registers regs;	/* of the frame at hand */
 	__u64 window_base, window_end;
 	__u64 hash;
 	__u64 generation; /* of the mappings that the kept stack was unwound with */
@@ -81,7 +82,7 @@ struct thread {
 	/* Python */
 	__u64 tstate, python_frame_ptr;
 	__u64 threads_head, threads_head_id; /* when the thread was last found to have no state */
-	__u64 walk_interp, walk_thread, found;
+	__u64 walk_interp, walk_thread, found, found_running;
 	__u32 python_count, python_status;
 	__u32 frame_at, pad2; /* where in window the frame at hand begins */
 	__u8 tstate_copy[THREAD_READ];

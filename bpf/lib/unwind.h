@@ -11,6 +11,7 @@
 #ifndef UNFREED_UNWIND_H
 #define UNFREED_UNWIND_H
 
+#include "function.h"
 #include "memory.h"
 
 #define LAST (MAX_NATIVE - 1)
@@ -488,16 +489,21 @@ static long place_step(__u32 i, void *data)
 
 static __always_inline void registers_set(struct thread *t, struct pt_regs *ctx)
 {
-	t->regs.ip = ctx->ip;
-	t->regs.sp = ctx->sp;
-	t->regs.bp = ctx->bp;
-	t->regs.ax = ctx->ax;
-	t->regs.di = ctx->di;
-	t->regs.r8 = ctx->r8;
-	t->regs.r9 = ctx->r9;
-	t->regs.r11 = ctx->r11;
-	t->regs.r13 = ctx->r13;
-	t->regs.r15 = ctx->r15;
+	t->start.ip = CTX(ctx, ip);
+	t->start.sp = CTX(ctx, sp);
+	t->start.bp = CTX(ctx, bp);
+	t->start.ax = CTX(ctx, ax);
+	t->start.di = CTX(ctx, di);
+	t->start.r8 = CTX(ctx, r8);
+	t->start.r9 = CTX(ctx, r9);
+	t->start.r11 = CTX(ctx, r11);
+	t->start.r13 = CTX(ctx, r13);
+	t->start.r15 = CTX(ctx, r15);
+}
+
+static __always_inline void unwind_begin(struct thread *t)
+{
+	t->regs = t->start;
 	t->window_base = t->window_end = 0;
 	t->native_count = 0;
 	t->native_status = UNWIND_RUNNING;
@@ -507,23 +513,28 @@ static __always_inline void registers_set(struct thread *t, struct pt_regs *ctx)
 }
 
 /*
- * Unwinds the stack of a function that has just returned: ip is the return
- * address. Afterwards the stack is last.*[MAX_NATIVE - native_count ..] and
- * hash names its frames.
+ * Unwinds the stack of a function that has just returned to the registers in
+ * start. Afterwards the stack is last.*[MAX_NATIVE - native_count ..] and hash
+ * names its frames.
+ *
+ * A global function, as the other large parts: the verifier walks it once and
+ * not once for each way to each of its callers, which halves the time to load.
  */
-static __always_inline void unwind(struct thread *t, struct pt_regs *ctx)
+__noinline int unwind(struct thread *t)
 {
 	struct loop loop = { .t = t };
 	__u64 generation = mappings_generation;
 	__u32 total;
 
+	if (!t)
+		return 0;
 	if (t->generation != generation || no_reuse) {
 		t->generation = generation;
 		t->kept = 0;
 	}
 	if (!t->kept)
 		t->end_slot = 0;
-	registers_set(t, ctx);
+	unwind_begin(t);
 	bpf_loop(MAX_NATIVE + 1, unwind_step, &loop, 0);
 	if (t->join) {
 		t->cursor = t->join;
@@ -538,20 +549,22 @@ static __always_inline void unwind(struct thread *t, struct pt_regs *ctx)
 		} else {
 			count(COUNT_REUSE_REFUTED);
 			t->kept = 0;
-			registers_set(t, ctx);
 			t->end_slot = 0;
+			unwind_begin(t);
 			bpf_loop(MAX_NATIVE + 1, unwind_step, &loop, 0);
 		}
 	}
 	count_n(COUNT_UNWOUND_FRAMES, t->native_count);
 	if (!t->join)
 		t->join = MAX_NATIVE;
-	t->hash = t->join < MAX_NATIVE ? t->last_hash[INDEX(t->join, MAX_NATIVE)] : mix(address_epoch, 1);
+	t->hash = t->join < MAX_NATIVE ? t->last_hash[INDEX(t->join, MAX_NATIVE)]
+				       : mix(address_epoch, 1);
 	total = t->native_count + MAX_NATIVE - t->join;
 	bpf_loop(MAX_NATIVE, place_step, &loop, 0);
 	t->kept = t->native_status == UNWIND_DONE ? total : 0;
 	t->native_count = total;
 	count(COUNT_UNWIND + (t->native_status & 7));
+	return 0;
 }
 
 #endif

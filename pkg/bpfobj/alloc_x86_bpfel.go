@@ -265,7 +265,20 @@ type allocThread struct {
 	SampledOp      uint64
 	SampledHit     uint32
 	Pad1           uint32
-	Regs           struct {
+	Start          struct {
+		_   structs.HostLayout
+		Ip  uint64
+		Sp  uint64
+		Bp  uint64
+		Ax  uint64
+		Di  uint64
+		R8  uint64
+		R9  uint64
+		R11 uint64
+		R13 uint64
+		R15 uint64
+	}
+	Regs struct {
 		_   structs.HostLayout
 		Ip  uint64
 		Sp  uint64
@@ -301,6 +314,7 @@ type allocThread struct {
 	WalkInterp     uint64
 	WalkThread     uint64
 	Found          uint64
+	FoundRunning   uint64
 	PythonCount    uint32
 	PythonStatus   uint32
 	FrameAt        uint32
