@@ -4,7 +4,8 @@
 // apart. Order on stdin, a line each:
 //
 //   run N          call every function N times, from the main thread
-//   threads N M    the same from M threads started now, N times each
+//   threads N M    the same from M threads started now, N times each; says
+//                  "running" when all are
 //   parked N       the same from the thread that was started before "ready"
 //   fork N         the same in a child, which exits
 //   dlopen PATH    load a library with mallocx and dallocx
@@ -155,6 +156,7 @@ static void order(const char *line)
 	} else if (sscanf(line, "threads %d %d", &n, &m) == 2 && m <= 64) {
 		for (int i = 0; i < m; i++)
 			pthread_create(&threads[i], NULL, rounds, (void *)(intptr_t)n);
+		puts("running");
 		for (int i = 0; i < m; i++)
 			pthread_join(threads[i], NULL);
 	} else if (sscanf(line, "parked %d", &n) == 1) {
