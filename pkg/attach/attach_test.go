@@ -4,12 +4,14 @@ package attach
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
 	"github.com/unfreed/unfreed/pkg/testutil"
@@ -19,15 +21,36 @@ import (
 // 0.1 s each, so ModePerf is left out where it adds nothing.
 var modes = []Mode{ModeSession, ModeMulti, ModePerf}
 
-// requireMode skips the test if the kernel lacks a mode.
+// requireMode skips the test if the kernel is too old for a mode.
 func requireMode(tb testing.TB, m Mode) {
 	tb.Helper()
 	testutil.RequireBPF(tb)
-	if err := supports(m); errors.Is(err, ebpf.ErrNotSupported) {
-		testutil.Skipf(tb, "mode %v is missing in this kernel: %v", m, err)
-	} else if err != nil {
+	since := map[Mode][2]int{ModeSession: {6, 13}, ModeMulti: {6, 10}, ModePerf: {4, 17}}[m]
+	err := supports(m)
+	if err == nil {
+		return
+	}
+	if !errors.Is(err, ebpf.ErrNotSupported) {
 		tb.Fatal(err)
 	}
+	if have := kernel(tb); slices.Compare(have[:], since[:]) >= 0 {
+		testutil.Skipf(tb, "mode %v is missing, which Linux has since %d.%d: %v", m, since[0], since[1], err)
+	}
+	tb.Skipf("mode %v needs Linux %d.%d: %v", m, since[0], since[1], err)
+}
+
+// kernel returns the version of the running kernel.
+func kernel(tb testing.TB) (version [2]int) {
+	tb.Helper()
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		tb.Fatal(err)
+	}
+	release := unix.ByteSliceToString(name.Release[:])
+	if _, err := fmt.Sscanf(release, "%d.%d", &version[0], &version[1]); err != nil {
+		tb.Fatalf("reading the kernel's version %q: %v", release, err)
+	}
+	return version
 }
 
 // round tells what one round of testdata/calls.c calls: by size, and frees.
