@@ -60,7 +60,7 @@ Nothing is injected into the process and it is never stopped.`,
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
 	cmd.SetVersionTemplate("unfreed {{.Version}}\n")
 	cmd.CompletionOptions.HiddenDefaultCmd = true
-	cmd.AddCommand(newAttachCmd(), newWebCmd())
+	cmd.AddCommand(newAttachCmd(), newWebCmd(), newDoctorCmd())
 	return cmd
 }
 

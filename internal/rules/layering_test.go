@@ -27,6 +27,7 @@ var layer = map[string]int{
 	"pkg/symbolize": 2,
 	"pkg/unwind":    2,
 
+	"pkg/doctor": 3,
 	"pkg/tracer": 3,
 }
 
