@@ -34,7 +34,9 @@ shift $((OPTIND - 1))
 
 top=$PWD
 dir=$top/bin/vm
-accel=${VM_ACCEL:-tcg}
+# One thread for all CPUs: with one each, the emulator loses patched instructions
+# and kernels die of it.
+accel=${VM_ACCEL:-tcg,thread=single}
 mkdir -p "$dir"
 
 fail() {

@@ -4,7 +4,10 @@ package tracer
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/unfreed/unfreed/pkg/proc"
 )
 
 // lookEvery bounds how often the mappings are read again. A program that maps
@@ -21,7 +24,9 @@ func (s *Session) follow(ctx context.Context) {
 			return
 		case <-s.refresh:
 		}
-		if err := s.update(); err != nil && ctx.Err() == nil && s.p.Alive() {
+		err := s.update()
+		// A target that is gone, or has become another program, ends the session.
+		if err != nil && ctx.Err() == nil && !errors.Is(err, proc.ErrExited) {
 			s.trouble.add("mappings_stale", err.Error())
 		}
 		select {
