@@ -14,9 +14,8 @@
 #
 # Without packages it runs the tests of those that depend on the kernel.
 #
-# As root, since what it downloads and shares is root's. Everything is kept in
-# bin/vm: the kernels, the test binaries, and KERNEL.log, the console of the
-# last run. VM_ACCEL=kvm uses the processor's virtualization, where that works;
+# As root, since what it downloads and shares is root's. The kernels are kept in
+# bin/vm, and KERNEL.log, the console of the last run. VM_ACCEL=kvm uses the processor's virtualization, where that works;
 # the default emulates, so that it runs everywhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -38,6 +37,12 @@ dir=$top/bin/vm
 # and kernels die of it.
 accel=${VM_ACCEL:-tcg,thread=single}
 mkdir -p "$dir"
+# What belongs to this run alone, where the machine sees it too, unlike /tmp.
+run=$(mktemp -d "$dir/run.XXXXXX")
+scratch=$(mktemp -d) # a socket's name must be short
+socket=$scratch/fs
+server=
+trap 'stop; rm -rf "$run" "$scratch"' EXIT
 
 fail() {
 	echo "vm: $*" >&2
@@ -55,10 +60,12 @@ apt_options() {
 		-o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
 }
 
-# fetch KERNEL unpacks the newest build of a kernel into bin/vm/KERNEL.
-fetch() {
-	local kernel=$1 meta package options
-	[[ -d $dir/$kernel/boot ]] && return
+# fetch KERNEL unpacks the newest build of a kernel into bin/vm/KERNEL, once for
+# all runs.
+fetch() (
+	kernel=$1
+	flock 9
+	[[ ! -d $dir/$kernel/boot ]] || exit 0
 	case $kernel in
 	6.1) meta=linux-image-cloud-amd64 ;;
 	*) meta=linux-image-$kernel-cloud-amd64 ;;
@@ -67,12 +74,14 @@ fetch() {
 	apt-get "${options[@]}" update >&2
 	package=$(apt-cache "${options[@]}" depends "$meta" | awk '/Depends: linux-image-/ {print $2; exit}')
 	[[ $package ]] || fail "Debian offers no $meta"
-	rm -rf "$dir/part"
-	mkdir "$dir/part"
-	(cd "$dir/part" && apt-get "${options[@]}" download "$package" >&2 && dpkg-deb -x ./*.deb . && rm ./*.deb)
-	mv "$dir/part" "$dir/$kernel"
+	mkdir "$run/kernel"
+	cd "$run/kernel"
+	apt-get "${options[@]}" download "$package" >&2
+	dpkg-deb -x ./*.deb .
+	rm ./*.deb
+	mv "$run/kernel" "$dir/$kernel"
 	echo "vm: kernel $kernel is $package" >&2
-}
+) 9>"$dir/lock"
 
 # What the kernels need to find the file system, each after those that it needs;
 # what a kernel has built in is skipped. overlay is for the tests.
@@ -80,10 +89,9 @@ modules=(virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_p
 
 # initramfs KERNEL packs process 1 and the modules.
 initramfs() {
-	local tree=$dir/$1/initramfs module file number=10
-	rm -rf "$tree"
+	local tree=$run/$1 module file number=10
 	mkdir -p "$tree/modules"
-	cp "$dir/init" "$tree/init"
+	cp "$run/init" "$tree/init"
 	for module in "${modules[@]}"; do
 		file=$(find "$dir/$1/lib/modules" "(" -name "$module.ko" -o -name "$module.ko.xz" ")" -print -quit)
 		case $file in
@@ -92,7 +100,7 @@ initramfs() {
 		esac
 		((number++))
 	done
-	(cd "$tree" && find . | cpio --quiet -o -H newc) >"$dir/$1/initramfs.cpio"
+	(cd "$tree" && find . | cpio --quiet -o -H newc) >"$run/$1.cpio"
 }
 
 # share starts the server of the root file system; its process id is in $server.
@@ -121,30 +129,28 @@ stop() {
 	[[ ! $server ]] || kill "$server" 2>/dev/null || true
 	server=
 }
-server=
-scratch=$(mktemp -d) # a socket's name must be short
-socket=$scratch/fs
-trap 'stop; rm -rf "$scratch"' EXIT
 
 # boot KERNEL runs the job there.
 boot() {
-	local kernel=$1 log=$dir/$1.log started=$SECONDS
-	share "$dir/$kernel.virtiofsd.log"
+	local kernel=$1 log=$run/$1.log started=$SECONDS last
+	share "$run/virtiofsd.log"
 	echo "== Linux $kernel"
 	timeout --foreground "$limit" qemu-system-x86_64 \
 		-accel "$accel" -machine q35 -cpu max -smp 2 \
 		-m 2G -object memory-backend-memfd,id=memory,size=2G,share=on -numa node,memdev=memory \
 		-nodefaults -no-user-config -no-reboot -display none -serial stdio \
 		-chardev "socket,id=fs,path=$socket" -device vhost-user-fs-pci,chardev=fs,tag=host \
-		-kernel "$dir/$kernel"/boot/vmlinuz-* -initrd "$dir/$kernel/initramfs.cpio" \
-		-append "console=ttyS0 quiet panic=-1 random.trust_cpu=on rdinit=/init -- /bin/bash $dir/job.sh" \
+		-kernel "$dir/$kernel"/boot/vmlinuz-* -initrd "$run/$kernel.cpio" \
+		-append "console=ttyS0 quiet panic=-1 no_timer_check nowatchdog random.trust_cpu=on rdinit=/init -- /bin/bash $run/job.sh" \
 		</dev/null 2>&1 | tr -d '\r' | tee "$log" || true
 	stop
 	rm -f "$socket"
-	case $(grep -a '^vm: ' "$log" | tail -n 1) in
+	last=$(grep -a '^vm: ' "$log" | tail -n 1) || true
+	mv "$log" "$dir/$kernel.log"
+	case $last in
 	"vm: exit status 0") echo "== Linux $kernel: ok ($((SECONDS - started)) s)" ;;
-	"vm: "*) echo "== Linux $kernel: FAILED ($((SECONDS - started)) s; console: $log)" && return 1 ;;
-	*) echo "== Linux $kernel: NO RESULT within $limit s (console: $log)" && return 1 ;;
+	"vm: "*) echo "== Linux $kernel: FAILED ($((SECONDS - started)) s; console: $dir/$kernel.log)" && return 1 ;;
+	*) echo "== Linux $kernel: NO RESULT within $limit s (console: $dir/$kernel.log)" && return 1 ;;
 	esac
 }
 
@@ -164,11 +170,11 @@ job() {
 	for package in "${packages[@]}"; do
 		folder=$(go list -f '{{.Dir}}' "$package")
 		name=${folder#"$top"/}
-		CGO_ENABLED=0 go test -c -o "$dir/tests/${name//\//-}.test" "$package" >&2
+		CGO_ENABLED=0 go test -c -o "$run/${name//\//-}.test" "$package" >&2
 		# Shortly before the machine's time is up, so that a test that hangs says where.
 		# shellcheck disable=SC2016 # for the machine's shell
 		printf 'cd %q && echo %q && %q -test.timeout $((%d - SECONDS))s' \
-			"$folder" "-- $name" "$dir/tests/${name//\//-}.test" $((limit - 40))
+			"$folder" "-- $name" "$run/${name//\//-}.test" $((limit - 40))
 		((${#flags[@]} == 0)) || printf ' %q' "${flags[@]/#-/-test.}"
 		printf ' || status=1\n'
 	done
@@ -189,8 +195,8 @@ for tool in qemu-system-x86_64 cpio xz dpkg-deb apt-get; do
 	type -P "$tool" >/dev/null || fail "$tool is missing (install it with .ci/deps.sh vm)"
 done
 
-CGO_ENABLED=0 go build -o "$dir/init" ./testdata/vm
-job >"$dir/job.sh"
+CGO_ENABLED=0 go build -o "$run/init" ./testdata/vm
+job >"$run/job.sh"
 result=0
 for kernel in ${kernels//,/ }; do
 	fetch "$kernel"
