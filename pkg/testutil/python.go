@@ -208,3 +208,14 @@ func candidates() []string {
 	}
 	return paths
 }
+
+// RequireTorch returns a Python that can import torch: the one that Debian's
+// python3-torch belongs to.
+func RequireTorch(tb testing.TB) string {
+	tb.Helper()
+	const python = "/usr/bin/python3"
+	if err := exec.Command(python, "-c", "import torch").Run(); err != nil {
+		Skipf(tb, "torch is not installed for %s (apt install python3-torch): %v", python, err)
+	}
+	return python
+}
