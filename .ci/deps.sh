@@ -9,10 +9,12 @@
 # is missing and goes on, since the tests that need it then say so themselves.
 set -euo pipefail
 
-# Alternatives stand as "a|b": releases name them differently.
+# Alternatives stand as "a|b": releases name them differently. "command@a" is
+# wanted only where there is no such command, from wherever it came.
 demo=(gcc libc6-dev python3 python3-dev)
 test=(
 	gcc g++ libc6-dev make binutils gcc-multilib musl-tools # targets
+	rustc@rustc xz-utils dwz libc6-dbg llvm util-linux      # files to read, oracles
 	python3 python3-dev python3-numpy python3-torch         # Python targets
 	libjemalloc2 "libmimalloc2.0|libmimalloc3"              # other allocators
 	"libtcmalloc-minimal4|libtcmalloc-minimal4t64" "libgoogle-perftools4|libgoogle-perftools4t64"
@@ -27,6 +29,10 @@ bench=(bpftrace gdb python3-venv python3-torch gcc libc6-dev debootstrap)
 missing() {
 	local want name
 	for want in "$@"; do
+		if [[ $want == *@* ]]; then
+			type -P "${want%@*}" >/dev/null && continue
+			want=${want#*@}
+		fi
 		for name in ${want//|/ }; do
 			if [[ $(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null) == installed ]]; then
 				continue 2
