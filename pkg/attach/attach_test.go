@@ -17,9 +17,23 @@ import (
 	"github.com/unfreed/unfreed/pkg/testutil"
 )
 
-// modes are those to test, each forced. To take out perf events takes the kernel
-// 0.1 s each, so ModePerf is left out where it adds nothing.
+// modes are those to test, each forced.
 var modes = []Mode{ModeSession, ModeMulti, ModePerf}
+
+// fastModes leaves out ModePerf where the kernel has a better one: to take out
+// perf events takes it 0.1 s each.
+func fastModes(tb testing.TB) []Mode {
+	tb.Helper()
+	testutil.RequireBPF(tb)
+	best, err := Supported()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if best == ModePerf {
+		return modes
+	}
+	return modes[:2]
+}
 
 // requireMode skips the test if the kernel is too old for a mode.
 func requireMode(tb testing.TB, m Mode) {
@@ -144,23 +158,23 @@ func TestHits(t *testing.T) {
 	for _, lib := range slices.Sorted(maps.Keys(all)) {
 		name, some := "glibc", modes
 		if lib != "" {
-			name, some = lib, modes[:2]
+			name, some = lib, fastModes(t)
 		}
 		forModes(t, name, some, func(t *testing.T, mode Mode) {
 			testHits(t, startCalls(t, lib), mode, all[lib])
 		})
 	}
-	forModes(t, "glibc static", modes[:2], func(t *testing.T, mode Mode) {
+	forModes(t, "glibc static", fastModes(t), func(t *testing.T, mode Mode) {
 		exe := testutil.BuildC(t, []string{callsSource}, "-static", "-DSTATIC")
 		testHits(t, watch(t, testutil.Start(t, exe)), mode, roundOf(false, false, false))
 	})
 	musl := roundOf(false, false, false)
 	musl.unseen = 0
-	forModes(t, "musl", modes[:2], func(t *testing.T, mode Mode) {
+	forModes(t, "musl", fastModes(t), func(t *testing.T, mode Mode) {
 		exe := testutil.BuildWith(t, "musl-gcc", []string{callsSource})
 		testHits(t, watch(t, testutil.Start(t, exe)), mode, musl)
 	})
-	forModes(t, "musl static", modes[:2], func(t *testing.T, mode Mode) {
+	forModes(t, "musl static", fastModes(t), func(t *testing.T, mode Mode) {
 		exe := testutil.BuildWith(t, "musl-gcc", []string{callsSource}, "-static", "-DSTATIC")
 		testHits(t, watch(t, testutil.Start(t, exe)), mode, musl)
 	})

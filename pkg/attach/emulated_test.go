@@ -3,37 +3,49 @@
 package attach
 
 import (
-	"fmt"
+	"errors"
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf"
+
+	"github.com/unfreed/unfreed/pkg/testutil"
 )
+
+// entryMode is a mode with links for entries alone.
+func entryMode(tb testing.TB) Mode {
+	tb.Helper()
+	testutil.RequireBPF(tb)
+	if err := supports(ModeMulti); errors.Is(err, ebpf.ErrNotSupported) {
+		return ModePerf
+	} else if err != nil {
+		tb.Fatal(err)
+	}
+	return ModeMulti
+}
 
 // entriesOnly puts the counting program on the entry of functions, at the offset
 // in the file that is returned for each, and nothing on returns.
-func (t *target) entriesOnly(tb testing.TB, c *counting, probes []Probe, offset func(*Probe) (uint64, bool)) {
+func (t *target) entriesOnly(tb testing.TB, mode Mode, probes []Probe, offset func(*Probe) (uint64, bool)) {
 	tb.Helper()
+	c := newCounting(tb, mode)
 	c.learn(probes)
-	at := map[*File]*link.UprobeMultiOptions{}
-	for i := range probes {
-		p := &probes[i]
-		off, ok := offset(p)
-		if !ok {
-			continue
+	a := &Attacher{pid: t.PID(), progs: c.Programs, mode: mode}
+	files := map[*File][]Probe{}
+	for _, p := range probes {
+		var ok bool
+		if p.Offset, ok = offset(&p); ok {
+			files[p.File] = append(files[p.File], p)
 		}
-		if at[p.File] == nil {
-			at[p.File] = &link.UprobeMultiOptions{PID: uint32(t.PID())}
-		}
-		at[p.File].Addresses = append(at[p.File].Addresses, off)
-		at[p.File].Cookies = append(at[p.File].Cookies, p.Cookie)
 	}
-	for f, opts := range at {
-		l, err := multi(fmt.Sprintf("/proc/self/fd/%d", f.file.Fd()), c.Programs.Entry, false, opts)
+	for _, group := range files {
+		links, err := a.attach(stepAlloc, group)
+		for _, l := range links {
+			tb.Cleanup(func() { l.Close() })
+		}
 		if err != nil {
 			tb.Fatal(err)
 		}
-		tb.Cleanup(func() { l.Close() })
 	}
 }
 
@@ -57,13 +69,12 @@ func (t *target) stepped(tb testing.TB) bool {
 // TestEmulated checks what Place says of the kernel: no instruction that it calls
 // emulated is single-stepped, in any function of any allocator.
 func TestEmulated(t *testing.T) {
-	requireMode(t, ModeMulti)
+	mode := entryMode(t)
 	for lib := range allocators() {
 		t.Run("glibc "+lib, func(t *testing.T) {
 			tg := startCalls(t, lib)
-			c := newCounting(t, ModeMulti)
 			probes, _ := tg.plan(t, tg.planner(t))
-			tg.entriesOnly(t, c, probes, func(p *Probe) (uint64, bool) { return p.Offset, p.Placement.Emulated })
+			tg.entriesOnly(t, mode, probes, func(p *Probe) (uint64, bool) { return p.Offset, p.Placement.Emulated })
 			tg.order("run 10")
 			tg.order("parked 10")
 			if tg.stepped(t) {
@@ -83,11 +94,10 @@ func TestEmulated(t *testing.T) {
 // TestSingleStepped is the same for glibc's munmap, which does not start with an
 // emulated instruction: the check above can see one.
 func TestSingleStepped(t *testing.T) {
-	requireMode(t, ModeMulti)
+	mode := entryMode(t)
 	tg := startCalls(t, "")
-	c := newCounting(t, ModeMulti)
 	probes, _ := tg.plan(t, tg.planner(t))
-	tg.entriesOnly(t, c, probes, func(p *Probe) (uint64, bool) {
+	tg.entriesOnly(t, mode, probes, func(p *Probe) (uint64, bool) {
 		return p.Offset - p.Placement.Offset, p.Function.Name == "munmap"
 	})
 	tg.order("run 10")

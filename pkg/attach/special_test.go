@@ -31,7 +31,7 @@ func TestFileGone(t *testing.T) {
 			return os.Rename(path+".new", path)
 		},
 	} {
-		forModes(t, name, modes[:2], func(t *testing.T, mode Mode) {
+		forModes(t, name, fastModes(t), func(t *testing.T, mode Mode) {
 			path := filepath.Join(t.TempDir(), "liballocator.so")
 			copyFile(t, jemalloc, path)
 			tg := startCalls(t, path)
@@ -50,7 +50,7 @@ func TestOtherRoot(t *testing.T) {
 	testutil.RequireTool(t, "unshare", "chroot", "mount")
 	round := roundOf(false, false, false)
 	round.unseen = 0
-	forModes(t, "musl", modes[:2], func(t *testing.T, mode Mode) {
+	forModes(t, "musl", fastModes(t), func(t *testing.T, mode Mode) {
 		exe := testutil.BuildWith(t, "musl-gcc", []string{callsSource}, "-static", "-DSTATIC")
 		dir := t.TempDir()
 		tg := testutil.StartCmd(t, exec.Command("unshare", "--mount", "sh", "-ec",
