@@ -105,7 +105,7 @@ type UnsupportedError struct {
 
 // Error implements error.
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("%s: not supported by this kernel (%v)", e.Feature, e.Err)
+	return fmt.Sprintf("%s: not supported by this kernel: %v", e.Feature, e.Err)
 }
 
 // Is makes the error ErrNotSupported.
@@ -124,7 +124,8 @@ var answers [featureCount]struct {
 // Have returns nil if the kernel has a feature, an *UnsupportedError if it has
 // not, and another error if that could not be found out, mostly for lack of
 // privileges. The first two answers are kept, also when privileges change later;
-// without one it is tried again. Safe for concurrent use.
+// without one it is tried again. Asking for a kind of link takes some 50 ms, as
+// the kernel waits for all processors when one goes. Safe for concurrent use.
 func Have(f Feature) error {
 	if !f.valid() {
 		return fmt.Errorf("probing for %s: no such feature", f)
@@ -150,12 +151,18 @@ func Have(f Feature) error {
 	return nil
 }
 
+// lacking is the reason of an UnsupportedError, as a probe returns it.
+type lacking struct{ error }
+
+func (lacking) Is(target error) bool { return target == ErrNotSupported }
+func (l lacking) Unwrap() error      { return l.error }
+
 // refused types what the kernel says of what it does not know: EINVAL for a
 // value, E2BIG for a field of a request. Nothing else means that a feature is
 // missing.
 func refused(err error) error {
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.E2BIG) {
-		return fmt.Errorf("%w: %w", ErrNotSupported, err)
+		return lacking{err}
 	}
 	return err
 }

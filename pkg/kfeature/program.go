@@ -38,7 +38,7 @@ func probeBTF() error {
 	}
 	var task *btf.Struct
 	if err := spec.TypeByName("task_struct", &task); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotSupported, err)
+		return lacking{err}
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func probeSessionKfuncs() error {
 	for _, name := range []string{"bpf_session_is_return", "bpf_session_cookie"} {
 		var fn *btf.Func
 		if err := spec.TypeByName(name, &fn); errors.Is(err, btf.ErrNotFound) {
-			return fmt.Errorf("%w: no function %s", ErrNotSupported, name)
+			return lacking{fmt.Errorf("no function %s", name)}
 		} else if err != nil {
 			return fmt.Errorf("finding %s: %w", name, err)
 		}
@@ -89,7 +89,7 @@ func probeSessionKfuncs() error {
 	prog, err := uprobeProgram(attachSession, 0, body...)
 	if errors.Is(err, unix.EACCES) {
 		// "calling kernel function is not allowed": known, and not for uprobes.
-		return fmt.Errorf("%w: %w", ErrNotSupported, err)
+		return lacking{err}
 	}
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func probeTracepoint(name string) func() error {
 			License:      licence,
 		})
 		if errors.Is(err, btf.ErrNotFound) {
-			return fmt.Errorf("%w: %w", ErrNotSupported, err)
+			return lacking{err}
 		}
 		if err != nil {
 			return refused(fmt.Errorf("loading program: %w", err))

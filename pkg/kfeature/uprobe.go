@@ -98,7 +98,7 @@ func probeUprobeMulti() error {
 	case errors.Is(err, unix.EINVAL):
 		return nil
 	case errors.Is(err, unix.ESRCH):
-		return fmt.Errorf("%w: links are filtered by thread, not by process", ErrNotSupported)
+		return lacking{fmt.Errorf("links are filtered by thread, not by process: %w", err)}
 	case err == nil:
 		return errors.New("a link for an impossible process was made")
 	default:
