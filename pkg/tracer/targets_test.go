@@ -57,6 +57,9 @@ func TestTargets(t *testing.T) {
 			cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib)
 			return testutil.StartCmd(t, cmd)
 		}},
+		{"stack not present", func(t *testing.T) *testutil.Target {
+			return testutil.Start(t, testutil.BuildC(t, source("pagedstack.c"), "-fno-builtin"))
+		}},
 		{"interposed layer", func(t *testing.T) *testutil.Target {
 			lib := preloadable(t, "wrap.c", "libwrap.so")
 			cmd := exec.Command(testutil.BuildC(t, source("simple.c"), "-fno-builtin"))
