@@ -88,19 +88,6 @@ type Options struct {
 	Version string
 	// PID of the target; 0 looks at the kernel and the privileges only.
 	PID int
-	// Features are the kernel features to tell of, besides the links and the
-	// programs that are tried in any case.
-	Features []Feature
-}
-
-// Feature is a kernel feature and what asking for it came to.
-type Feature struct {
-	ID, Name string
-	Required bool
-	Err      error  // nil: it is there
-	Missing  bool   // Err means that it is not there, and not that it could not be asked for
-	Without  string // what follows from its lack
-	Remedy   string // what to do about that
 }
 
 // Check looks at everything. The report is complete whatever is wrong; an error

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/unfreed/unfreed/pkg/kfeature"
 	"github.com/unfreed/unfreed/pkg/proc"
 	"github.com/unfreed/unfreed/pkg/testutil"
 )
@@ -43,6 +44,9 @@ func check(t *testing.T, pid int) *Report {
 		seen[f.ID] = true
 		if f.Area == "" || f.Name == "" || f.State == "" || f.Detail == "" && f.State != Unknown {
 			t.Errorf("unfinished finding %+v", f)
+		}
+		if len(f.Name) > nameColumn-2 {
+			t.Errorf("%q is too long for its column", f.Name)
 		}
 		if f.State != OK && f.Reason == "" {
 			t.Errorf("finding without a reason: %+v", f)
@@ -285,24 +289,54 @@ func TestInterrupted(t *testing.T) {
 }
 
 func TestFeatures(t *testing.T) {
-	failed := errors.New("no such thing")
+	plain := feature{id: "x", name: "X", feature: kfeature.Loop}
+	special := feature{id: "x", name: "X", feature: kfeature.Loop, remedy: "wait"}
 	for _, test := range []struct {
-		feature Feature
+		feature feature
+		err     error
 		want    Finding
 	}{
-		{Feature{Required: true}, Finding{State: OK, Detail: "available"}},
-		{Feature{Required: true, Err: failed, Missing: true, Without: "nothing works"},
-			Finding{State: Missing, Detail: "not available", Reason: "nothing works", Remedy: newerKernel}},
-		{Feature{Err: failed, Missing: true, Without: "it is slower", Remedy: "wait"},
-			Finding{State: Degraded, Detail: "not available", Reason: "it is slower", Remedy: "wait"}},
-		{Feature{Required: true, Err: failed}, Finding{State: Unknown, Detail: "could not be asked for", Reason: "no such thing"}},
-		{Feature{Required: true, Err: os.ErrPermission},
-			Finding{State: Unknown, Detail: "could not be asked for", Reason: "loading a BPF program is not permitted", Remedy: "run it with sudo"}},
+		{plain, nil, Finding{State: OK, Detail: "available"}},
+		{plain, kfeature.ErrNotSupported, Finding{State: Missing, Detail: "not available", Reason: kfeature.Loop.Doc(), Remedy: newerKernel}},
+		{special, kfeature.ErrNotSupported, Finding{State: Missing, Detail: "not available", Reason: kfeature.Loop.Doc(), Remedy: "wait"}},
+		{plain, errors.New("no such thing"), Finding{State: Unknown, Detail: "could not be asked for", Reason: "no such thing"}},
+		{plain, os.ErrPermission, Finding{State: Unknown, Detail: "could not be asked for",
+			Reason: "loading a BPF program is not permitted", Remedy: "run it with sudo"}},
 	} {
-		test.feature.ID, test.want.ID = "x", "x"
-		test.want.Area, test.want.Required = Kernel, test.feature.Required
-		if got := test.feature.finding(); got != test.want {
+		test.want.ID, test.want.Name, test.want.Area, test.want.Required = "x", "X", Kernel, true
+		if got := test.feature.finding(test.err); got != test.want {
 			t.Errorf("%+v:\n got %+v\nwant %+v", test.feature, got, test.want)
+		}
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	all := kfeature.CapabilitySet(1<<41 - 1)
+	for _, c := range capabilities {
+		for _, test := range []struct {
+			name    string
+			held    kfeature.CapabilitySet
+			outside bool
+			want    State
+		}{
+			{"all", all, false, OK},
+			{"it alone", 1 << c.number, false, OK},
+			{"what stands for it", 1 << c.instead, false, OK},
+			{"none", 0, false, map[bool]State{true: Missing, false: Degraded}[c.required]},
+			{"all of a user namespace", all, true, map[bool]State{true: Missing, false: Degraded}[c.required]},
+		} {
+			f := c.check(test.held, test.outside)
+			if f.State != test.want || (f.State == OK) != (f.Reason == "") || (f.State == OK) != (f.Remedy == "") {
+				t.Errorf("%s with %s: %+v", c.id, test.name, f)
+			}
+		}
+	}
+}
+
+func TestLockdown(t *testing.T) {
+	for mode, want := range map[string]State{"": OK, "none": OK, "integrity": OK, "confidentiality": Missing} {
+		if f := lockdown(mode); f.State != want || f.Detail == "" {
+			t.Errorf("mode %q: %+v", mode, f)
 		}
 	}
 }

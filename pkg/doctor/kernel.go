@@ -10,16 +10,39 @@ import (
 	"os"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/unfreed/unfreed/pkg/attach"
 	"github.com/unfreed/unfreed/pkg/bpfobj"
+	"github.com/unfreed/unfreed/pkg/kfeature"
 )
 
 const newerKernel = "run a kernel of Linux 6.1 or later, with the options that distributions set"
 
-func kernel(_ context.Context, o Options) []Finding {
-	findings := []Finding{btf()}
-	for _, f := range o.Features {
-		findings = append(findings, f.finding())
+// feature is a kernel feature that the programs need.
+type feature struct {
+	id, name string
+	feature  kfeature.Feature
+	remedy   string // newerKernel if empty
+}
+
+// features are those that nothing stands in for. What kinds of links there are
+// is a question of its own: see uprobeLinks.
+var features = []feature{
+	{id: "btf", name: "type information", feature: kfeature.BTF,
+		remedy: "run a kernel with CONFIG_DEBUG_INFO_BTF=y, as those of distributions are; in a container, mount /sys"},
+	{id: "ring_buffer", name: "ring buffer", feature: kfeature.RingBuffer},
+	{id: "task_storage", name: "task storage", feature: kfeature.TaskStorage},
+	{id: "bpf_loop", name: "bpf_loop", feature: kfeature.Loop},
+	{id: "bpf_find_vma", name: "bpf_find_vma", feature: kfeature.FindVMA},
+	{id: "sleepable_uprobes", name: "sleepable programs", feature: kfeature.SleepableUprobe},
+	{id: "exec_tracepoint", name: "exec tracepoint", feature: kfeature.ExecTracepoint},
+}
+
+func kernel(context.Context, Options) []Finding {
+	var findings []Finding
+	for _, f := range features {
+		findings = append(findings, f.finding(kfeature.Have(f.feature)))
 	}
 	links, mode, err := uprobeLinks()
 	findings = append(findings, links)
@@ -29,38 +52,18 @@ func kernel(_ context.Context, o Options) []Finding {
 	return findings
 }
 
-// btf asks for the kernel's type information, by which programs find the fields
-// of its structures.
-func btf() Finding {
-	const path = "/sys/kernel/btf/vmlinux"
-	f := Finding{Area: Kernel, ID: "btf", Name: "type information", State: OK, Required: true, Detail: path}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		f.State, f.Detail = Missing, "no "+path
-		f.Reason = "the programs cannot be fitted to this kernel"
-		f.Remedy = "run a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of distributions are; mount /sys in a container"
-	} else if err != nil {
-		f.State, f.Detail, f.Reason = Unknown, "", err.Error()
-	}
-	return f
-}
-
-func (x *Feature) finding() Finding {
-	f := Finding{Area: Kernel, ID: x.ID, Name: x.Name, State: OK, Required: x.Required, Detail: "available"}
+// finding makes a finding of the answer to whether a feature is there.
+func (x *feature) finding(err error) Finding {
+	f := Finding{Area: Kernel, ID: x.id, Name: x.name, State: OK, Required: true, Detail: "available"}
 	switch {
-	case x.Err == nil:
-		return f
-	case !x.Missing:
-		f.unknown(x.Err)
-		return f
-	case x.Required:
-		f.State = Missing
+	case err == nil:
+	case errors.Is(err, kfeature.ErrNotSupported):
+		f.State, f.Detail, f.Reason, f.Remedy = Missing, "not available", x.feature.Doc(), x.remedy
+		if f.Remedy == "" {
+			f.Remedy = newerKernel
+		}
 	default:
-		f.State = Degraded
-	}
-	f.Detail = "not available"
-	f.Reason, f.Remedy = x.Without, x.Remedy
-	if f.Remedy == "" && x.Required {
-		f.Remedy = newerKernel
+		f.unknown(err)
 	}
 	return f
 }
@@ -117,11 +120,13 @@ func programs(mode bpfobj.Mode) Finding {
 		MaxLive: 1, MaxSites: 1, Pages: 2, Rows: 2, Infos: 1,
 		PIDNSIno: initialPIDNamespace, PIDNSTgid: os.Getpid(),
 	})
+	// The verifier refuses with EACCES too, which is no lack of privileges.
+	var refused *ebpf.VerifierError
 	switch {
 	case err == nil:
 		objects.Close()
 		f.Detail = fmt.Sprintf("verified and loaded in %.1f s", time.Since(start).Seconds())
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission) && !errors.As(err, &refused):
 		f.unknown(err)
 	default:
 		f.State, f.Detail, f.Reason = Missing, "refused by the kernel", err.Error()

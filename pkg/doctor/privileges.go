@@ -10,14 +10,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unfreed/unfreed/pkg/kfeature"
 	"github.com/unfreed/unfreed/pkg/proc"
 )
 
-// capability is one that attaching uses. Since Linux 5.8 the first two can be
-// given without CAP_SYS_ADMIN, which implies both.
+// capability is one that attaching uses.
 type capability struct {
-	id, name string
-	any      []int // one of them suffices
+	id       string
+	number   kfeature.Capability
+	instead  kfeature.Capability // allows the same
 	required bool
 	use      string // what it is used for
 	without  string // what follows from its lack
@@ -25,34 +26,42 @@ type capability struct {
 
 var capabilities = []capability{
 	{
-		id: "cap_bpf", name: "CAP_BPF", any: []int{unix.CAP_BPF, unix.CAP_SYS_ADMIN}, required: true,
+		id: "cap_bpf", number: kfeature.CapBPF, instead: kfeature.CapSysAdmin, required: true,
 		use: "loads BPF programs", without: "no BPF program can be loaded",
 	},
 	{
-		id: "cap_perfmon", name: "CAP_PERFMON", any: []int{unix.CAP_PERFMON, unix.CAP_SYS_ADMIN}, required: true,
+		id: "cap_perfmon", number: kfeature.CapPerfmon, instead: kfeature.CapSysAdmin, required: true,
 		use: "sets probes", without: "no probe can be set",
 	},
 	{
-		id: "cap_sys_ptrace", name: "CAP_SYS_PTRACE", any: []int{unix.CAP_SYS_PTRACE},
+		id: "cap_sys_ptrace", number: kfeature.CapSysPtrace, instead: kfeature.CapSysPtrace,
 		use: "opens other users' processes", without: "only processes of the same user can be opened",
 	},
 	{
-		id: "cap_checkpoint_restore", name: "CAP_CHECKPOINT_RESTORE",
-		any: []int{unix.CAP_CHECKPOINT_RESTORE, unix.CAP_SYS_ADMIN}, use: "opens files deleted since mapped",
-		without: "files that were deleted or replaced since they were mapped cannot be read",
+		id: "cap_checkpoint_restore", number: unix.CAP_CHECKPOINT_RESTORE, instead: kfeature.CapSysAdmin,
+		use: "opens files deleted since mapped", without: "files that were deleted or replaced since they were mapped cannot be read",
 	},
+}
+
+func (c *capability) name() string {
+	if c.number == unix.CAP_CHECKPOINT_RESTORE {
+		return "CAP_CHECKPOINT_RESTORE"
+	}
+	return c.number.String()
 }
 
 func privileges(context.Context, Options) []Finding {
 	who, outside := user()
 	findings := []Finding{who}
+	held, err := kfeature.ReadPrivileges()
 	for _, c := range capabilities {
-		findings = append(findings, c.check(outside))
-	}
-	if f, ok := lockdown(); ok {
+		f := c.check(held.Effective, outside)
+		if err != nil {
+			f.State, f.Detail, f.Reason, f.Remedy = Unknown, "could not be asked for", err.Error(), ""
+		}
 		findings = append(findings, f)
 	}
-	return append(findings, pidNamespace())
+	return append(findings, lockdown(held.Lockdown), pidNamespace())
 }
 
 // user says who we are, and whether outside the host's user namespace. Nothing
@@ -72,26 +81,18 @@ func user() (f Finding, outside bool) {
 
 // check tells whether a capability is held. For BPF and other users' processes
 // those of a user namespace do not count.
-func (c *capability) check(outside bool) Finding {
-	f := Finding{Area: Privileges, ID: c.id, Name: c.name, State: OK, Required: c.required, Detail: c.use}
-	held := false
-	for _, number := range c.any {
-		has, err := proc.HasCapability(number)
-		if err != nil {
-			f.State, f.Detail, f.Reason = Unknown, "could not be asked for", err.Error()
-			return f
-		}
-		held = held || has
-	}
-	if held && !outside {
+func (c *capability) check(held kfeature.CapabilitySet, outside bool) Finding {
+	f := Finding{Area: Privileges, ID: c.id, Name: c.name(), State: OK, Required: c.required, Detail: c.use}
+	has := held.Has(c.number) || held.Has(c.instead)
+	if has && !outside {
 		return f
 	}
 	f.Detail, f.Reason, f.Remedy = "not held", c.without, "run it with sudo"
 	switch {
-	case held:
+	case has:
 		f.Detail, f.Remedy = "held in a user namespace, where it does not count", "run it as root of the host"
 	case os.Geteuid() == 0:
-		f.Remedy = "in a container: docker run --cap-add " + strings.TrimPrefix(c.name, "CAP_")
+		f.Remedy = "in a container: docker run --cap-add " + strings.TrimPrefix(c.name(), "CAP_")
 	}
 	f.State = Degraded
 	if c.required {
@@ -100,23 +101,20 @@ func (c *capability) check(outside bool) Finding {
 	return f
 }
 
-// lockdown tells of the kernel's lockdown mode, where there is the security
-// module. Mode confidentiality forbids BPF programs to read the kernel's memory
-// (LOCKDOWN_BPF_READ_KERNEL of include/linux/security.h).
-func lockdown() (Finding, bool) {
-	text, err := os.ReadFile("/sys/kernel/security/lockdown")
-	if err != nil {
-		return Finding{}, false
-	}
-	_, mode, _ := strings.Cut(string(text), "[")
-	mode, _, _ = strings.Cut(mode, "]")
+// lockdown tells of the kernel's lockdown mode. Confidentiality forbids BPF
+// programs to read the kernel's memory (LOCKDOWN_BPF_READ_KERNEL of
+// include/linux/security.h).
+func lockdown(mode string) Finding {
 	f := Finding{Area: Privileges, ID: "lockdown", Name: "kernel lockdown", State: OK, Required: true, Detail: mode}
-	if mode == "confidentiality" {
+	switch mode {
+	case "":
+		f.Detail = "none"
+	case "confidentiality":
 		f.State = Missing
-		f.Reason = "the kernel is locked down: BPF programs may not read its memory, which unwinding needs"
+		f.Reason = "BPF programs may not read the kernel's memory, which unwinding needs"
 		f.Remedy = "boot with lockdown=integrity, or with Secure Boot off"
 	}
-	return f, true
+	return f
 }
 
 // pidNamespace tells whether /proc and system calls mean the same process by

@@ -84,7 +84,7 @@ func (p *Process) permission(op string, err error) error {
 // the target's user namespace; then the security modules are asked.
 func (p *Process) denied(op string, err error) *PermissionError {
 	e := &PermissionError{PID: p.pid, Op: op, Err: err}
-	switch has, capErr := HasCapability(unix.CAP_SYS_PTRACE); {
+	switch has, capErr := hasCapability(unix.CAP_SYS_PTRACE); {
 	case capErr != nil:
 		e.Why = "our own capabilities cannot be read: " + capErr.Error()
 		e.Remedy = "run it as root"
@@ -125,9 +125,8 @@ func yamaScope() string {
 	return strings.TrimSpace(string(b))
 }
 
-// HasCapability reports whether a capability, by its number (unix.CAP_BPF), is in
-// the effective set of the calling thread.
-func HasCapability(number int) (bool, error) {
+// hasCapability reports whether a capability is in our effective set.
+func hasCapability(number int) (bool, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
