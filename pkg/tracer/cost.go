@@ -3,7 +3,6 @@
 package tracer
 
 import (
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -19,23 +18,33 @@ import (
 // to them, by a calibration on this machine. Safe for concurrent use.
 type costMeter struct {
 	obj   *bpfobj.Objects
-	stats io.Closer     // keeps the kernel's statistics on
-	trap  time.Duration // one hit of an empty probe; 0 if it could not be measured
+	stats io.Closer // keeps the kernel's statistics on; nil without CAP_SYS_ADMIN
+
+	measured chan struct{} // closed when trap is there
 
 	mu       sync.Mutex
-	at       time.Time // of the last share
+	trap     time.Duration // one hit of an empty probe; 0 if it could not be measured
+	at       time.Time     // of the last share
 	hits     int64
 	programs uint64
 }
 
-func newCostMeter(obj *bpfobj.Objects) (*costMeter, error) {
-	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
-	if err != nil {
-		return nil, fmt.Errorf("enabling the run-time statistics of BPF programs: %w", err)
+// newCostMeter begins to measure. What may not be measured is left out of the
+// estimate: it is no reason not to trace.
+func newCostMeter(obj *bpfobj.Objects) *costMeter {
+	c := &costMeter{obj: obj, at: time.Now(), measured: make(chan struct{})}
+	if stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME)); err == nil {
+		c.stats = stats
 	}
-	c := &costMeter{obj: obj, stats: stats, at: time.Now()}
-	c.trap = measureTrap()
-	return c, nil
+	// Setting a probe and taking it out again waits for other CPUs.
+	go func() {
+		defer close(c.measured)
+		trap := measureTrap()
+		c.mu.Lock()
+		c.trap = trap
+		c.mu.Unlock()
+	}()
+	return c
 }
 
 // share is the part of one core that the target lost since the last call.
@@ -58,6 +67,7 @@ func (c *costMeter) share(hits int64) float64 {
 
 // total is the time spent in programs and in traps since the start.
 func (c *costMeter) total(hits int64) (programs, traps time.Duration) {
+	<-c.measured
 	_, ns, err := c.obj.Runs()
 	if err != nil {
 		return 0, 0
@@ -65,4 +75,10 @@ func (c *costMeter) total(hits int64) (programs, traps time.Duration) {
 	return time.Duration(ns), time.Duration(hits) * c.trap
 }
 
-func (c *costMeter) close() error { return c.stats.Close() }
+func (c *costMeter) close() error {
+	<-c.measured
+	if c.stats == nil {
+		return nil
+	}
+	return c.stats.Close()
+}

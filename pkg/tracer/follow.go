@@ -53,7 +53,11 @@ func (s *Session) update() error {
 	if err := s.show(v); err != nil {
 		return err
 	}
-	_, err = s.probe(v)
+	p, err := s.plan(v)
+	if err != nil {
+		return err
+	}
+	_, err = s.probe(v, p)
 	return err
 }
 

@@ -22,7 +22,7 @@ func (s *Session) newAttacher() (*attach.Attacher, error) {
 		PerfEntry: s.obj.Program("perf_entry"), PerfReturn: s.obj.Program("perf_return"),
 		PerfFree: s.obj.Program("perf_free"),
 	}
-	return attach.NewAttacher(s.p.PID(), p, map[bpfobj.Mode]attach.Mode{
+	return attach.NewAttacher(s.p.LocalPID(), p, map[bpfobj.Mode]attach.Mode{
 		bpfobj.ModeSession: attach.ModeSession, bpfobj.ModeMulti: attach.ModeMulti, bpfobj.ModePerf: attach.ModePerf,
 	}[s.obj.Mode()])
 }
@@ -44,9 +44,9 @@ func (s *Session) watch(f *file, offset uint64) error {
 	}
 	var l link.Link
 	if p := s.obj.Program("loader_multi"); p != nil {
-		l, err = ex.UprobeMulti(nil, p, &link.UprobeMultiOptions{Addresses: []uint64{offset}, PID: uint32(s.p.PID())})
+		l, err = ex.UprobeMulti(nil, p, &link.UprobeMultiOptions{Addresses: []uint64{offset}, PID: uint32(s.p.LocalPID())})
 	} else {
-		l, err = ex.Uprobe(debugState, s.obj.Program("loader_perf"), &link.UprobeOptions{Address: offset, PID: s.p.PID()})
+		l, err = ex.Uprobe(debugState, s.obj.Program("loader_perf"), &link.UprobeOptions{Address: offset, PID: s.p.LocalPID()})
 	}
 	if err != nil {
 		return fmt.Errorf("watching the loader %q: %w", f.path, err)

@@ -9,6 +9,7 @@ import (
 	"path"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
 	"github.com/unfreed/unfreed/pkg/attach"
@@ -37,10 +38,40 @@ func (s *Session) prepare(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	s.o.Progress(Progress{Step: "loading programs"})
-	if err := s.load(); err != nil {
+	s.table = alloc.HostFunctions()
+	s.planner = attach.NewPlanner(s.space.files.openAgain, s.table)
+	var first plan
+	var g errgroup.Group
+	g.Go(s.load)
+	g.Go(func() (err error) {
+		first, err = s.plan(v)
+		return err
+	})
+	if err := g.Wait(); err != nil {
 		return err
 	}
+	s.first = &first
 	return s.show(v)
+}
+
+// plan is where probes go in a view.
+type plan struct {
+	probes []attach.Probe
+	skips  []attach.Skip
+}
+
+// plan looks for the functions of a view that have no probe yet.
+func (s *Session) plan(v *view) (plan, error) {
+	probes, skips, err := s.planner.Plan(v.all)
+	if err != nil {
+		return plan{}, fmt.Errorf("looking for allocation functions: %w", err)
+	}
+	for i := range probes {
+		if probes[i].File.GLIBC {
+			probes[i].Cookie = uint64(probes[i].Row + len(s.table))
+		}
+	}
+	return plan{probes, skips}, nil
 }
 
 // findPython learns where the interpreter's frames are. Without one, or with an
@@ -138,25 +169,21 @@ func (s *Session) show(v *view) error {
 // attach starts the readers and puts the probes in place.
 func (s *Session) attach(ctx context.Context) error {
 	s.o.Progress(Progress{Step: "placing probes"})
-	table := alloc.HostFunctions()
-	if err := s.setFunctions(table); err != nil {
+	if err := s.setFunctions(s.table); err != nil {
 		return err
 	}
 	var err error
 	if s.rd, err = s.obj.NewReader(); err != nil {
 		return err
 	}
-	if s.cost, err = newCostMeter(s.obj); err != nil {
-		return err
-	}
-	s.planner = attach.NewPlanner(s.space.files.openAgain, table)
+	s.cost = newCostMeter(s.obj)
 	if s.links, err = s.newAttacher(); err != nil {
 		return err
 	}
 	if err := s.watchProcess(); err != nil {
 		return err
 	}
-	n, err := s.probe(s.space.now())
+	n, err := s.probe(s.space.now(), *s.first)
 	if err != nil {
 		return err
 	}
@@ -187,26 +214,15 @@ func (s *Session) setFunctions(table []alloc.Function) error {
 	return nil
 }
 
-// probe puts probes on the functions of a view that have none yet, and returns
-// how many.
-func (s *Session) probe(v *view) (int, error) {
-	probes, skips, err := s.planner.Plan(v.all)
-	if err != nil {
-		return 0, fmt.Errorf("looking for allocation functions: %w", err)
-	}
-	s.skips = append(s.skips, skips...)
-	for i := range probes {
-		if probes[i].File.GLIBC {
-			probes[i].Cookie = uint64(probes[i].Row + len(s.functions)/2)
-		}
-	}
-	skips, err = s.links.Add(probes)
+// probe sets the probes of a plan, and returns how many.
+func (s *Session) probe(v *view, p plan) (int, error) {
+	skips, err := s.links.Add(p.probes)
 	if err != nil {
 		return 0, err
 	}
-	s.skips = append(s.skips, skips...)
+	s.skips = append(append(s.skips, p.skips...), skips...)
 	s.watchLoaders(v)
-	return len(probes), nil
+	return len(p.probes), nil
 }
 
 // isLoader reports whether a file is a dynamic loader, by the names that

@@ -18,6 +18,7 @@ const maxRaw = 4096
 const (
 	unwindDone      = 1
 	unwindNoMapping = 2
+	unwindNoRow     = 3
 )
 
 // keepRaw stores the memory of a stack through code that is not known yet.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -64,7 +65,9 @@ type Session struct {
 	obj   *bpfobj.Objects
 	rd    *bpfobj.Reader
 
+	table     []alloc.Function // of functions that may be probed
 	functions []alloc.Function // rows as the programs know them
+	first     *plan            // made while the programs are loaded
 	planner   *attach.Planner
 	links     *attach.Attacher
 	loaderSet map[*file]bool // loaders whose list is watched
@@ -132,6 +135,9 @@ func Start(ctx context.Context, p *proc.Process, o Options) (_ *Session, err err
 	}
 	s.start = time.Now()
 	s.startUp = s.start.Sub(s.began)
+	// The kernel's type information and the unwind tables have passed through
+	// the heap: a hundred megabytes that nothing needs any more.
+	go debug.FreeOSMemory()
 	return s, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/unfreed/unfreed/pkg/ledger"
 	"github.com/unfreed/unfreed/pkg/proc"
 	"github.com/unfreed/unfreed/pkg/python"
+	"github.com/unfreed/unfreed/pkg/unwind"
 )
 
 // Finish ends the tracing and turns what the kernel holds into a Snapshot: the
@@ -237,12 +238,28 @@ func skipNotes(skips []attach.Skip) []string {
 	return slices.Compact(notes)
 }
 
-// tableNotes tells which files have no unwind table, the few that matter to a
-// person in one line each.
-func tableNotes(failed map[string]error) []string {
+// tableNotes tells which files ended stacks for want of an unwind table. Most
+// files without one hold no code that allocates, and are not worth a word.
+func (s *Session) tableNotes() []string {
+	failed := s.tabs.failures()
+	seen := map[string]bool{}
 	var notes []string
-	for path, err := range failed {
-		notes = append(notes, fmt.Sprintf("no unwind table for %s: %s", path, firstLine(err)))
+	for _, r := range s.stacks.byID {
+		if len(r.native) == 0 || r.status != unwindNoRow {
+			continue
+		}
+		m := r.native[len(r.native)-1].mapping
+		if m == nil || seen[m.File] {
+			continue
+		}
+		seen[m.File] = true
+		switch err := failed[m.File]; {
+		case err == nil:
+		case errors.Is(err, unwind.ErrNoRows):
+			notes = append(notes, fmt.Sprintf("stacks end in %s, which has no unwind information", m.File))
+		default:
+			notes = append(notes, fmt.Sprintf("stacks end in %s: %s", m.File, firstLine(err)))
+		}
 	}
 	slices.Sort(notes)
 	return notes
