@@ -12,8 +12,10 @@ CLANG_FORMAT := clang-format-14
 PKG ?= ./...
 RUN ?= .
 FUZZTIME ?= 10s
-# What is tested on other kernels: all that talks to one.
+# What is tested on other kernels, in emulation, which is slow: loading, each
+# kind of link, and exactness.
 VM_PKG ?= ./pkg/bpfobj ./pkg/attach ./pkg/tracer
+VM_RUN ?= TestLoad|TestHits|TestThrow|TestKilled|TestAllFunctions|TestTargetExecs|TestLateLibrary
 
 # Not testdata/elf, whose line numbers its tests compare.
 C_SOURCES = $(shell git ls-files 'bpf/*.[ch]' 'testdata/targets/*.[ch]' 'testdata/targets/*.cc' 'testdata/demo/*.c')
@@ -44,7 +46,7 @@ test-root: ## run tests that must not skip, of PKG and RUN (root)
 .PHONY: test-vm
 test-vm: ## run the tests of loading and exactness on Debian's 6.1 and 6.12 in qemu
 	.ci/deps.sh vm
-	.ci/vm.sh $(VM_PKG)
+	.ci/vm.sh $(VM_PKG) -- '-run=$(VM_RUN)'
 
 .PHONY: bench
 bench: ## measure the overhead, beside other tools (root, minutes)
