@@ -2,8 +2,8 @@
 
 package unwind
 
-// Limits on what a file may ask for. All files of a Debian desktop, of PyTorch
-// 1.13 and 2.x and of CPython 3.6 to 3.14 stay below a third of each.
+// Limits on what a file may ask for, set by the largest of 4,900 files: Debian
+// with several compilers, PyTorch 1.13 and 2.15, CPython 3.6 to 3.14.
 const (
 	// maxSegments bounds the program headers. Linkers write about a dozen;
 	// the kernel refuses to run more than 64 KiB of them (1170).
@@ -17,22 +17,23 @@ const (
 	maxNames = 1 << 20
 
 	// maxFrames bounds each of .eh_frame and .debug_frame. The largest known
-	// are about 20 MB (libtorch_cuda). The extractor holds about 14 times as
-	// much while it works, at worst (three bytes give a 16-byte delta).
+	// has 18 MB (libtorch_cpu 2.15). Made as dense as can be, so that three
+	// bytes give a delta of 16, 64 MB take 550 MB and 3 s.
 	maxFrames = 64 << 20
 
-	// maxGoTable bounds .gopclntab: kubelet has 30 MB, cockroach 60.
-	maxGoTable = 96 << 20
+	// maxGoTable bounds .gopclntab to what the extractor reads of one. One
+	// larger file is known, a plugin of terraform of 186 MB.
+	maxGoTable = 128 << 20
 
 	// maxGoFiles and maxGoUnits bound the source files and the entries of
 	// the compilation units' file lists, for each of which the extractor may
-	// keep an entry of a Go map. Kubernetes has about 10,000 and 200,000.
+	// keep an entry of a Go map.
 	maxGoFiles = 1 << 20
 	maxGoUnits = 1 << 22
 
 	// maxGoSteps and maxGoBytes bound the stack pointer tables of all Go
 	// functions together, since many functions may name the same table: a
-	// step can become a delta of 16 bytes. The go command has 300,000 steps.
+	// step can become a delta of 16 bytes.
 	maxGoSteps = 1 << 23
 	maxGoBytes = 256 << 20
 
@@ -49,9 +50,10 @@ const (
 	maxServed = 512 << 20
 
 	// maxProbes and maxProbeBytes bound the reads outside the frame sections:
-	// nine bytes for each function that is as long as a signal trampoline
-	// (77 in libtorch_cpu), and a few strings.
-	maxProbes     = 1 << 16
+	// nine bytes for each function that is as long as a signal trampoline (77
+	// in libtorch_cpu, but a quarter of a million functions may be), and a
+	// few strings.
+	maxProbes     = 1 << 18
 	maxProbeBytes = 4 << 20
 
 	// maxPages bounds the highest code address to 4 GiB, so that the page
@@ -59,7 +61,7 @@ const (
 	maxPages = 1 << 20
 
 	// maxRows and maxInfos bound the table: 128 MB and 0.8 MB. libtorch_cpu
-	// has 0.8 million rows and 1,100 infos, which is the most of 4,900 files.
+	// 2.15 has most, 1.7 million rows and 2,400 infos.
 	maxRows  = 32 << 20
 	maxInfos = 1 << 16
 )
