@@ -14,7 +14,7 @@ set -euo pipefail
 demo=(gcc libc6-dev python3 python3-dev)
 test=(
 	gcc g++ libc6-dev make binutils gcc-multilib musl-tools # targets
-	rustc@rustc xz-utils dwz libc6-dbg llvm util-linux      # files to read, oracles
+	clang rustc@rustc xz-utils dwz libc6-dbg llvm           # more compilers, oracles
 	python3 python3-dev python3-numpy python3-torch         # Python targets
 	libjemalloc2 "libmimalloc2.0|libmimalloc3"              # other allocators
 	"libtcmalloc-minimal4|libtcmalloc-minimal4t64" "libgoogle-perftools4|libgoogle-perftools4t64"
