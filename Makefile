@@ -84,4 +84,4 @@ format: ## format Go and C
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf unfreed bin
+	rm -rf unfreed demo.pb.gz bin
