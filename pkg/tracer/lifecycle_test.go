@@ -5,7 +5,9 @@ package tracer_test
 import (
 	"context"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -79,10 +81,19 @@ func TestTargetDies(t *testing.T) {
 }
 
 // A target that replaces its program closes the books: the addresses of the new
-// one mean something else.
+// one mean something else. In a container the target has a number of its own.
 func TestTargetExecs(t *testing.T) {
 	testutil.RequireBPF(t)
-	target := testutil.Start(t, testutil.BuildC(t, source("exec.c"), "-fno-builtin"))
+	for name, flags := range map[string]uintptr{"host": 0, "container": syscall.CLONE_NEWPID} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(testutil.BuildC(t, source("exec.c"), "-fno-builtin"))
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
+			execs(t, testutil.StartCmd(t, cmd))
+		})
+	}
+}
+
+func execs(t *testing.T, target *testutil.Target) {
 	target.WaitLine("READY")
 	s := startSession(t, target, tracer.Options{})
 	target.Send("go")

@@ -105,10 +105,14 @@ func (s *Session) load() error {
 	if err != nil {
 		return err
 	}
+	pids, err := s.p.NSPIDs()
+	if err != nil {
+		return err
+	}
 	o := bpfobj.Options{
 		SampleBytes: s.o.SampleBytes, Native: !s.o.NoNative, NoReuse: s.o.NoReuse,
 		MaxLive: s.o.MaxLive, MaxSites: s.o.MaxSites,
-		PIDNSDev: dev, PIDNSIno: ino, PIDNSTgid: s.p.LocalPID(),
+		PIDNSDev: dev, PIDNSIno: ino, PIDNSTgid: pids[len(pids)-1],
 		Python: s.pythonLayout(),
 	}
 	o.Pages, o.Rows, o.Infos = s.tabs.room()
