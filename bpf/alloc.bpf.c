@@ -43,7 +43,7 @@ const union {
 	enum unwind_status unwind_status;
 	enum python_status python_status;
 	enum counter counter;
-} *wire_types __attribute__((unused));
+} * wire_types __attribute__((unused));
 
 /* Nonzero stops all counting: the target has exec'd, or user space is done. */
 volatile __u32 stopped = 0;

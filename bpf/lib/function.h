@@ -26,10 +26,10 @@ enum result {
 
 #define NO_ARG (-1)
 /* function.flags */
-#define FUNCTION_GLIBC 1 /* its memory has glibc's chunk headers */
-#define FUNCTION_NESTS 2 /* it may call another function that frees the same memory */
+#define FUNCTION_GLIBC 1  /* its memory has glibc's chunk headers */
+#define FUNCTION_NESTS 2  /* it may call another function that frees the same memory */
 #define FUNCTION_THROWS 4 /* it leaves by a C++ exception when memory runs out */
-#define FUNCTION_QUIET 8 /* what it frees has been counted if it is unknown */
+#define FUNCTION_QUIET 8  /* what it frees has been counted if it is unknown */
 
 struct function {
 	__u8 role;
@@ -48,11 +48,11 @@ struct {
 
 /* A field of the context, read at a constant offset: the verifier refuses the
  * computed pointer into which the compiler merges several such reads. */
-#define CTX(ctx, field)                                       \
-	({                                                    \
-		__u64 ctx_value_ = (ctx)->field;              \
-		asm volatile("" : "+r"(ctx_value_));          \
-		ctx_value_;                                   \
+#define CTX(ctx, field)                              \
+	({                                           \
+		__u64 ctx_value_ = (ctx)->field;     \
+		asm volatile("" : "+r"(ctx_value_)); \
+		ctx_value_;                          \
 	})
 
 static __always_inline __u64 argument(struct pt_regs *ctx, __s8 n)

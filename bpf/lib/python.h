@@ -99,8 +99,7 @@ static __always_inline int thread_still_there(struct thread *t)
 
 	if (read_user(t->tstate_copy, THREAD_READ, t->tstate))
 		return 0;
-	if (tstate_word(t, python.thread_id) !=
-	    bpf_get_current_task_btf()->thread.fsbase)
+	if (tstate_word(t, python.thread_id) != bpf_get_current_task_btf()->thread.fsbase)
 		return 0;
 	prev = tstate_word(t, python.thread_prev);
 	where = prev ? prev + python.thread_next

@@ -15,8 +15,8 @@
 #include "ring.h"
 #include "unwind.h"
 
-#define RAW_WORDS 8	     /* looked at in one step */
-#define NEAR (64ULL << 20)   /* other code of the unknown library */
+#define RAW_WORDS 8	   /* looked at in one step */
+#define NEAR (64ULL << 20) /* other code of the unknown library */
 #define STACK_SPAN (8ULL << 20)
 
 /* Cleared by user space for a program that generates code, whose addresses will

@@ -17,7 +17,7 @@ struct {
 static __always_inline __u64 wake(void)
 {
 	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > WAKE_AT ? BPF_RB_FORCE_WAKEUP
-									  : BPF_RB_NO_WAKEUP;
+								       : BPF_RB_NO_WAKEUP;
 }
 
 #endif

@@ -62,7 +62,9 @@ static __always_inline __u32 copy_string(__u8 *dst, __u32 max, __u64 addr)
 {
 	__u32 n = copy_object(dst, max, addr, python.unicode_header, python.unicode_length, 2);
 
-	return n ?: copy_object(dst, max, addr, python.unicode_min_header, python.unicode_length, 0);
+	return n
+		       ?: copy_object(dst, max, addr, python.unicode_min_header,
+				      python.unicode_length, 0);
 }
 
 static __always_inline __u64 ident_word(__u64 *w, __u32 i)

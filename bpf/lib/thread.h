@@ -9,7 +9,7 @@
 #include "wire.h"
 #include <bpf/bpf_helpers.h>
 
-#define WINDOW 2048 /* bytes of stack read at once; a power of two, under a page */
+#define WINDOW 2048	/* bytes of stack read at once; a power of two, under a page */
 #define THREAD_READ 192 /* bytes that hold all fields read of a Python thread state */
 #define MAX_INFLIGHT 8
 #define NAMED_FRAMES 256 /* a power of two */
@@ -29,7 +29,7 @@ struct frames {
 	__u64 ip[MAX_NATIVE];
 	__u64 sp[MAX_NATIVE];
 	__u64 bp[MAX_NATIVE];
-	__u64 bp_slot[MAX_NATIVE]; /* where the caller's bp was read, or NOT_A_WORD */
+	__u64 bp_slot[MAX_NATIVE];  /* where the caller's bp was read, or NOT_A_WORD */
 	__u64 cfa_slot[MAX_NATIVE]; /* where the CFA was read, NOT_A_WORD or UNVERIFIABLE */
 	__u64 cfa_word[MAX_NATIVE]; /* what was read there */
 };
@@ -86,9 +86,9 @@ struct thread {
 	__u32 python_count, python_status;
 	__u32 frame_at, pad2; /* where in window the frame at hand begins */
 	__u8 tstate_copy[THREAD_READ];
-	__u64 capture;		       /* number of this capture */
+	__u64 capture;				/* number of this capture */
 	struct named_frame named[NAMED_FRAMES]; /* by frame address */
-	__u64 python_code[MAX_PYTHON]; /* addresses of the code objects of record.python */
+	__u64 python_code[MAX_PYTHON];		/* addresses of the code objects of record.python */
 
 	/* The last stack, its outermost frame at MAX_NATIVE - 1, so that a
 	 * suffix never moves; hash[i] covers i and all frames outside it. */

@@ -15,11 +15,11 @@
  * An index below n, a power of two, in a form that the compiler cannot prove
  * away: the verifier does not follow the reasoning that would let it.
  */
-#define INDEX(x, n)                                                        \
-	({                                                                 \
-		__u64 index_ = (x);                                        \
-		asm volatile("%0 &= %1" : "+r"(index_) : "i"((n) - 1));    \
-		index_;                                                    \
+#define INDEX(x, n)                                                   \
+	({                                                            \
+		__u64 index_ = (x);                                   \
+		asm volatile("%0 &= %1" : "+r"(index_) : "i"((n)-1)); \
+		index_;                                               \
 	})
 
 /* An outstanding allocation is known by its address in an address space: host
@@ -30,10 +30,10 @@ struct live_key {
 };
 
 struct outstanding {
-	__u64 size;  /* bytes asked for */
-	__u64 site;  /* key of sites */
-	__u64 time;  /* CLOCK_MONOTONIC, ns, at the call's return */
-	__u64 op;    /* the thread's count of captured calls then */
+	__u64 size; /* bytes asked for */
+	__u64 site; /* key of sites */
+	__u64 time; /* CLOCK_MONOTONIC, ns, at the call's return */
+	__u64 op;   /* the thread's count of captured calls then */
 	__u32 tid;
 	__u32 function; /* row of functions */
 };
@@ -59,21 +59,21 @@ enum record_type {
 /* Why an unwinding ended. Everything but DONE is a partial stack. */
 enum unwind_status {
 	UNWIND_RUNNING = 0,
-	UNWIND_DONE = 1,	/* reached the thread's start */
-	UNWIND_NO_MAPPING = 2,	/* an address in no known mapping */
-	UNWIND_NO_ROW = 3,	/* a mapping without unwind rows for the address */
-	UNWIND_FAULT = 4,	/* stack memory not readable */
-	UNWIND_TOO_DEEP = 5,	/* more than MAX_NATIVE frames */
-	UNWIND_INVALID = 6,	/* the row says that it cannot be unwound */
-	UNWIND_OFF = 7,		/* native unwinding not asked for */
+	UNWIND_DONE = 1,       /* reached the thread's start */
+	UNWIND_NO_MAPPING = 2, /* an address in no known mapping */
+	UNWIND_NO_ROW = 3,     /* a mapping without unwind rows for the address */
+	UNWIND_FAULT = 4,      /* stack memory not readable */
+	UNWIND_TOO_DEEP = 5,   /* more than MAX_NATIVE frames */
+	UNWIND_INVALID = 6,    /* the row says that it cannot be unwound */
+	UNWIND_OFF = 7,	       /* native unwinding not asked for */
 };
 
 enum python_status {
-	PYTHON_OFF = 0,		/* no interpreter, or an unknown one */
+	PYTHON_OFF = 0, /* no interpreter, or an unknown one */
 	PYTHON_DONE = 1,
-	PYTHON_NO_THREAD = 2,	/* the thread has no Python state */
-	PYTHON_FAULT = 3,	/* interpreter memory not readable */
-	PYTHON_TOO_DEEP = 4,	/* more than MAX_PYTHON frames */
+	PYTHON_NO_THREAD = 2, /* the thread has no Python state */
+	PYTHON_FAULT = 3,     /* interpreter memory not readable */
+	PYTHON_TOO_DEEP = 4,  /* more than MAX_PYTHON frames */
 };
 
 /* python_frame.flags */
@@ -81,7 +81,7 @@ enum python_status {
 
 struct python_frame {
 	__u64 code;	/* key of the code record, 0 for a shim */
-	__s32 position;	/* bytes from the code's first instruction, or f_lasti */
+	__s32 position; /* bytes from the code's first instruction, or f_lasti */
 	__u16 owner;	/* the byte that tells an entry */
 	__u16 flags;
 };
@@ -158,37 +158,37 @@ struct sample_record {
 
 /* Reasons and totals, counted per CPU. Names are in pkg/bpfobj. */
 enum counter {
-	COUNT_ALLOCATIONS,	/* calls captured */
+	COUNT_ALLOCATIONS, /* calls captured */
 	COUNT_ALLOCATED_BYTES,
-	COUNT_FREES,		/* matched */
+	COUNT_FREES, /* matched */
 	COUNT_FREED_BYTES,
 	COUNT_FREES_UNMATCHED,
-	COUNT_UNMATCHED_BYTES,	/* by glibc's chunk headers */
+	COUNT_UNMATCHED_BYTES, /* by glibc's chunk headers */
 	COUNT_FAILED_CALLS,
-	COUNT_NESTED,		/* calls inside another one that returned the same memory */
-	COUNT_INTERNAL_MAPS,	/* mmap calls made by the allocator */
-	COUNT_REPLACED,		/* an address handed out again without its free having been seen */
-	COUNT_HITS,		/* runs of any program */
-	COUNT_NO_SCRATCH,	/* lost: no per-thread memory */
-	COUNT_LIVE_FULL,	/* lost: live is full or out of memory */
-	COUNT_SITES_FULL,	/* lost: sites is full or out of memory */
-	COUNT_INFLIGHT_FULL,	/* lost: calls nested too deep */
-	COUNT_RETURN_UNKNOWN,	/* a return whose entry was not seen */
-	COUNT_OUT_POINTER,	/* lost: the out pointer could not be read */
-	COUNT_STACK_NOT_SENT,	/* ring full: sent again with the next allocation */
-	COUNT_CODE_NOT_SENT,	/* likewise */
-	COUNT_CODE_FAULT,	/* a code object's strings could not be read */
-	COUNT_MAP_LOST,		/* lost: a mapping event */
-	COUNT_SAMPLE_LOST,	/* lost: a sample record */
-	COUNT_EVENT_LOST,	/* an unknown-pc or exec event; repeated */
-	COUNT_SEEN_FULL,	/* codes or sites cannot remember: sent again each time */
-	COUNT_FAULTS,		/* reads that needed the faulting path */
-	COUNT_REUSED_FRAMES,	/* frames taken from the thread's last stack */
-	COUNT_UNWOUND_FRAMES,	/* frames unwound */
-	COUNT_REUSE_REFUTED,	/* a suffix whose words had changed */
-	COUNT_REPAIRED,		/* hijacked return addresses put right */
-	COUNT_FORKS,		/* children of the target */
-	COUNT_UNWIND,		/* + unwind_status */
+	COUNT_NESTED,	      /* calls inside another one that returned the same memory */
+	COUNT_INTERNAL_MAPS,  /* mmap calls made by the allocator */
+	COUNT_REPLACED,	      /* an address handed out again without its free having been seen */
+	COUNT_HITS,	      /* runs of any program */
+	COUNT_NO_SCRATCH,     /* lost: no per-thread memory */
+	COUNT_LIVE_FULL,      /* lost: live is full or out of memory */
+	COUNT_SITES_FULL,     /* lost: sites is full or out of memory */
+	COUNT_INFLIGHT_FULL,  /* lost: calls nested too deep */
+	COUNT_RETURN_UNKNOWN, /* a return whose entry was not seen */
+	COUNT_OUT_POINTER,    /* lost: the out pointer could not be read */
+	COUNT_STACK_NOT_SENT, /* ring full: sent again with the next allocation */
+	COUNT_CODE_NOT_SENT,  /* likewise */
+	COUNT_CODE_FAULT,     /* a code object's strings could not be read */
+	COUNT_MAP_LOST,	      /* lost: a mapping event */
+	COUNT_SAMPLE_LOST,    /* lost: a sample record */
+	COUNT_EVENT_LOST,     /* an unknown-pc or exec event; repeated */
+	COUNT_SEEN_FULL,      /* codes or sites cannot remember: sent again each time */
+	COUNT_FAULTS,	      /* reads that needed the faulting path */
+	COUNT_REUSED_FRAMES,  /* frames taken from the thread's last stack */
+	COUNT_UNWOUND_FRAMES, /* frames unwound */
+	COUNT_REUSE_REFUTED,  /* a suffix whose words had changed */
+	COUNT_REPAIRED,	      /* hijacked return addresses put right */
+	COUNT_FORKS,	      /* children of the target */
+	COUNT_UNWIND,	      /* + unwind_status */
 	COUNT_PYTHON = COUNT_UNWIND + 8, /* + python_status */
 	COUNT_END = COUNT_PYTHON + 8,
 };
@@ -221,7 +221,7 @@ struct python_layout {
 	__u32 shim;	   /* an entry is a frame without code */
 	__u32 instr_is_index;
 	__u32 code_ident, code_first_line, code_adaptive;
-	__u32 code_first_traceable; /* 0: there is none */
+	__u32 code_first_traceable;			   /* 0: there is none */
 	__u32 ident_filename, ident_name, ident_linetable; /* index of a word at code_ident */
 	__u32 unicode_header, unicode_min_header, unicode_length;
 	__u32 bytes_header, bytes_length;

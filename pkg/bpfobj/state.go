@@ -125,9 +125,6 @@ var pythonMissing = map[int]alloc.Cause{
 	4: {Name: "python_too_deep", Detail: "more than 256 Python frames: the innermost 256 are kept"},
 }
 
-// Status texts of a single stack; empty for one that is complete.
-func PartialCause(status int) (alloc.Cause, bool) { c, ok := partial[status]; return c, ok }
-
 // Counters sums the counters of all CPUs.
 func (o *Objects) Counters() (*Counters, error) {
 	var sum [allocCounterCOUNT_END]int64

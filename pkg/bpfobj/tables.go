@@ -5,7 +5,6 @@ package bpfobj
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -106,7 +105,7 @@ func (o *Objects) WriteInfos(at int, n int, info func(i int) Info) error {
 		binary.NativeEndian.PutUint32(b[4:], uint32(x.Param))
 		binary.NativeEndian.PutUint32(b[8:], uint32(x.AuxParam))
 	}
-	if _, err := mem.WriteAt(raw, int64(at)*infoStride); err != nil && err != io.EOF {
+	if _, err := mem.WriteAt(raw, int64(at)*infoStride); err != nil {
 		return fmt.Errorf("writing unwind_infos: %w", err)
 	}
 	return nil

@@ -29,7 +29,8 @@ static bool present(const char *p)
 {
 	uint64_t entry = 0;
 
-	CHECK(pread(pagemap, &entry, sizeof(entry), (off_t)((uintptr_t)p / PAGE * sizeof(entry))) == sizeof(entry));
+	CHECK(pread(pagemap, &entry, sizeof(entry), (off_t)((uintptr_t)p / PAGE * sizeof(entry))) ==
+	      sizeof(entry));
 	return entry >> 63;
 }
 
