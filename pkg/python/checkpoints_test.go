@@ -4,6 +4,7 @@ package python
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/unfreed/unfreed/pkg/testutil"
 )
 
-// checkpoint is a line that testdata/targets/python/checkpoints.py prints.
+// checkpoint is a line that testdata/targets/python/checkpoints prints.
 type checkpoint struct {
 	N      int
 	Name   string
@@ -43,7 +44,7 @@ const wantCheckpoints = 80
 func TestReadStack(t *testing.T) {
 	for _, py := range testutil.Pythons(t) {
 		t.Run(py.String(), func(t *testing.T) {
-			target := py.Start(t, py.File(t, "testdata/targets/python/checkpoints.py"), "pause")
+			target := py.Start(t, filepath.Join(py.Dir(t, "testdata/targets/python/checkpoints"), "main.py"), "pause")
 			var r *Runtime
 			p := openProcess(t, target.PID())
 			n := 0

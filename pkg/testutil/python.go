@@ -60,7 +60,7 @@ func (p *Python) Command(args ...string) *exec.Cmd {
 }
 
 // Start starts the interpreter with arguments as a target. Files among them
-// must have gone through [Python.File].
+// must have gone through [Python.File] or [Python.Dir].
 func (p *Python) Start(tb testing.TB, args ...string) *Target {
 	tb.Helper()
 	return StartCmd(tb, p.Command(args...))
@@ -84,6 +84,20 @@ func (p *Python) File(tb testing.TB, path string) string {
 		tb.Fatalf("copying %q into %q: %v", path, p.Chroot, err)
 	}
 	return filepath.Join(dir, filepath.Base(path))
+}
+
+// Dir is [Python.File] for a folder of scripts that import one another.
+func (p *Python) Dir(tb testing.TB, path string) string {
+	tb.Helper()
+	path = Path(tb, path)
+	if p.Chroot == "" {
+		return path
+	}
+	dir := p.TempDir(tb)
+	if err := os.CopyFS(filepath.Join(p.Chroot, dir), os.DirFS(path)); err != nil {
+		tb.Fatalf("copying %q into %q: %v", path, p.Chroot, err)
+	}
+	return dir
 }
 
 // TempDir returns a new folder, as the interpreter sees it, that is removed

@@ -176,6 +176,20 @@ func TestPythons(t *testing.T) {
 	}
 }
 
+func TestPythonDir(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"main.py": "import word; print(word.WORD)\n", "word.py": "WORD = 'READY'\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range Pythons(t) {
+		t.Run(p.String(), func(t *testing.T) {
+			p.Start(t, filepath.Join(p.Dir(t, dir), "main.py")).WaitLine("READY")
+		})
+	}
+}
+
 func TestBuildExtension(t *testing.T) {
 	for _, p := range Pythons(t) {
 		t.Run(p.String(), func(t *testing.T) {

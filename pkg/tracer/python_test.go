@@ -4,6 +4,7 @@ package tracer_test
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 	"github.com/unfreed/unfreed/pkg/tracer"
 )
 
-// checkpoint is a line that testdata/targets/python/checkpoints.py prints.
+// checkpoint is a line that testdata/targets/python/checkpoints prints.
 type checkpoint struct {
 	N     int       `json:"n"`
 	Name  string    `json:"name"`
@@ -49,7 +50,7 @@ func TestPythonCheckpoints(t *testing.T) {
 	testutil.RequireBPF(t)
 	for _, py := range testutil.Pythons(t) {
 		t.Run(py.String(), func(t *testing.T) {
-			target := py.Start(t, py.File(t, "testdata/targets/python/checkpoints.py"), "run")
+			target := py.Start(t, filepath.Join(py.Dir(t, "testdata/targets/python/checkpoints"), "main.py"), "run")
 			target.WaitLine("READY")
 			s := startSession(t, target, tracer.Options{})
 			target.Send("go")
