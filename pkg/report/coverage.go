@@ -48,7 +48,11 @@ func (t *text) lost(c *alloc.Coverage) {
 
 func (t *text) stacks(c *alloc.Coverage) {
 	all := c.StacksComplete + c.Partial()
-	if all == 0 {
+	switch {
+	case all == 0 && t.o.View.DropNative:
+		t.field("stacks", "no native ones: not asked for", nil)
+		return
+	case all == 0:
 		t.field("stacks", "none captured", nil)
 		return
 	}

@@ -71,7 +71,7 @@ func (t *text) header() {
 		id += ", Python " + s.Target.Python
 	}
 	id = clean(id)
-	command := head(clean(strings.Join(s.Target.Command, " ")), t.width-columns(id)-len("unfreed:  ()"))
+	command := head(clean(strings.Join(strings.Fields(strings.Join(s.Target.Command, " ")), " ")), t.width-columns(id)-len("unfreed:  ()"))
 	t.line("%s %s (%s)", t.paint.bold("unfreed:"), command, id)
 
 	mode := "every allocation"
@@ -200,7 +200,7 @@ func (t *text) before() {
 
 func (t *text) beforeText() string {
 	b := &t.s.Before
-	s := "before attach: resident then"
+	s := "resident before attach"
 	if b.RSSAtEnd > 0 {
 		s += ", " + Bytes(b.RSSAtEnd) + " at the end"
 	}
@@ -217,7 +217,11 @@ func (t *text) beforeText() string {
 func (t *text) cost() {
 	c := &t.s.Cost
 	taken := c.ProgramTime + c.TrapTime
-	s := fmt.Sprintf("about %s of a core, %s", corePercent(coreShare(t.s)), plural(c.Hits, "probe hit"))
+	used := corePercent(coreShare(t.s))
+	if !strings.HasPrefix(used, "<") {
+		used = "about " + used
+	}
+	s := fmt.Sprintf("%s of a core, %s", used, plural(c.Hits, "probe hit"))
 	if c.Hits > 0 {
 		s += fmt.Sprintf(" of %.1f us", float64(taken.Nanoseconds())/float64(c.Hits)/1e3)
 	}
