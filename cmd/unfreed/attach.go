@@ -79,10 +79,10 @@ was missed is stated with the result.`,
 	f.StringVarP(&o.output, "output", "o", "", "profile to write (default: unfreed-PID-TIME.pb.gz)")
 	f.DurationVar(&o.minAge, "min-age", 0, "report only allocations at least this old")
 	o.sample = 1
-	f.Var((*byteSize)(&o.sample), "sample-bytes", "mean sampling interval, as 512KiB; 1 takes every allocation")
-	f.IntVar(&o.top, "top", 10, "sites to show at the end")
+	f.Var((*byteSize)(&o.sample), "sample-bytes", "mean sampling interval, such as 512KiB; 1 takes every allocation")
+	f.IntVar(&o.top, "top", 10, "sites to show in the report")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON on stdout")
-	f.BoolVar(&o.view.KeepInterpreter, "interpreter-frames", false, "keep CPython's own C frames")
+	f.BoolVar(&o.view.KeepInterpreter, "interpreter-frames", false, "keep CPython's own C functions between the Python frames")
 	f.BoolVar(&o.view.DropNative, "no-native", false, "keep Python frames only, and do not unwind native ones")
 	f.BoolVar(&o.view.DropPython, "no-python", false, "keep native frames only")
 	f.IntVar(&o.maxLive, "max-live", bpfobj.DefaultMaxLive, "outstanding allocations the kernel holds at most")

@@ -45,10 +45,10 @@ process. It attaches from outside, with eBPF, and writes pprof profiles of
 outstanding memory in which Python and native frames stand in one stack.
 
 Nothing is injected into the process and it is never stopped.`,
-		Example: `  sudo unfreed attach 4242                  trace until Ctrl-C
-  sudo unfreed attach 4242 --duration 5m    or for five minutes
-  unfreed web unfreed-4242.pb.gz            look at the profile
-  sudo unfreed doctor 4242                  why does it not work?`,
+		Example: `  sudo unfreed attach 4242                                trace until Ctrl-C
+  sudo unfreed attach 4242 --duration 5m -o leak.pb.gz    or for five minutes
+  unfreed web leak.pb.gz                                  look at the profile
+  sudo unfreed doctor 4242                                why does it not work?`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

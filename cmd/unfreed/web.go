@@ -40,12 +40,12 @@ machine's loopback address only, until Ctrl-C.
 
 Everything works without further programs except the Graph view, which needs
 graphviz (apt install graphviz).`,
-		Example: `  unfreed web unfreed-4242.pb.gz
-  unfreed web --port 8080 --no-browser unfreed-4242.pb.gz   and from elsewhere:
-  ssh -L 8080:127.0.0.1:8080 host                           then open 127.0.0.1:8080`,
+		Example: `  unfreed web leak.pb.gz
+  unfreed web --port 8080 --no-browser leak.pb.gz   and from elsewhere:
+  ssh -L 8080:127.0.0.1:8080 host                   then open 127.0.0.1:8080`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(fmt.Errorf("web takes one profile, got %d arguments [unfreed web PROFILE]", len(args)))
+				return usageError(fmt.Errorf("web takes one profile, got %d arguments (unfreed web PROFILE)", len(args)))
 			}
 			return nil
 		},
@@ -63,7 +63,7 @@ graphviz (apt install graphviz).`,
 // runWeb serves the profile at path until the context is cancelled.
 func runWeb(ctx context.Context, opts webOpts, path string, stdout, stderr io.Writer) error {
 	if opts.port < 0 || opts.port > 65535 {
-		return usageError(fmt.Errorf("port %d does not exist [ports are 0 to 65535]", opts.port))
+		return usageError(fmt.Errorf("port %d does not exist (ports are 0 to 65535)", opts.port))
 	}
 	p, err := readProfile(path)
 	if err != nil {
@@ -100,9 +100,9 @@ func listenLoopback(port int) (net.Listener, error) {
 	l, err := net.Listen("tcp4", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("listening on %s: %w [another program has this port; --port 0 takes a free one]", addr, syscall.EADDRINUSE)
+		return nil, fmt.Errorf("listening on %s: %w (another program has this port; --port 0 takes a free one)", addr, syscall.EADDRINUSE)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("listening on %s: %w [ports below 1024 need root; --port 0 takes a free one]", addr, syscall.EACCES)
+		return nil, fmt.Errorf("listening on %s: %w (ports below 1024 need root; --port 0 takes a free one)", addr, syscall.EACCES)
 	case err != nil:
 		return nil, fmt.Errorf("listening on %s: %w", addr, err)
 	}

@@ -50,7 +50,7 @@ func settingsFolder() (cleanup func(), err error) {
 	}
 	dir, err := os.MkdirTemp("", "unfreed-web-")
 	if err != nil {
-		return nil, fmt.Errorf("making a folder for settings: %w [set HOME]", err)
+		return nil, fmt.Errorf("making a folder for settings: %w (set HOME)", err)
 	}
 	os.Setenv("XDG_CONFIG_HOME", dir)
 	return func() {

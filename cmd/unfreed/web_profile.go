@@ -26,14 +26,14 @@ var errNotProfile = errors.New("not a pprof profile")
 func readProfile(path string) (*profile.Profile, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w [`unfreed attach PID -o FILE` writes a profile]", err)
+		return nil, fmt.Errorf("%w (`unfreed attach PID -o FILE` writes a profile)", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err == nil && st.IsDir() {
-		return nil, fmt.Errorf("reading %q: is a directory [name the profile in it]", path)
+		return nil, fmt.Errorf("reading %q: is a directory (name the profile in it)", path)
 	}
 	data, err := readBounded(f)
 	if err != nil {
@@ -44,7 +44,7 @@ func readProfile(path string) (*profile.Profile, error) {
 		err = errors.New("no sample types") // an empty protobuf is anything
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %q: %w: %w [unfreed attach writes profiles named unfreed-PID.pb.gz]", path, errNotProfile, err)
+		return nil, fmt.Errorf("reading %q: %w: %w (unfreed attach writes profiles, named unfreed-PID-TIME.pb.gz)", path, errNotProfile, err)
 	}
 	return p, nil
 }
@@ -61,7 +61,7 @@ func readBounded(r io.Reader) ([]byte, error) {
 	}
 	data, err = readAll(z)
 	if err != nil {
-		return nil, fmt.Errorf("decompressing: %w [the file may be cut short]", err)
+		return nil, fmt.Errorf("decompressing: %w (the file may be cut short)", err)
 	}
 	return data, nil
 }

@@ -220,14 +220,14 @@ func TestWebErrors(t *testing.T) {
 		is   error
 		says string
 	}{
-		{"no such file", "/nonexistent/x.pb.gz", 0, os.ErrNotExist, "[`unfreed attach PID -o FILE` writes a profile]"},
-		{"a folder", t.TempDir(), 0, nil, "is a directory [name the profile in it]"},
-		{"empty", writeFile(t, "x", ""), 0, errNotProfile, "[unfreed attach writes profiles"},
+		{"no such file", "/nonexistent/x.pb.gz", 0, os.ErrNotExist, "(`unfreed attach PID -o FILE` writes a profile)"},
+		{"a folder", t.TempDir(), 0, nil, "is a directory (name the profile in it)"},
+		{"empty", writeFile(t, "x", ""), 0, errNotProfile, "(unfreed attach writes profiles"},
 		{"text", writeFile(t, "x", "hello\n"), 0, errNotProfile, "not a pprof profile"},
 		{"a protobuf of another kind", writeFile(t, "x", "\x32\x00"), 0, errNotProfile, "no sample types"},
 		{"gzip only in name", writeFile(t, "x", "\x1f\x8b rest"), 0, errNotProfile, "decompressing"},
 		{"cut short", writeFile(t, "x", string(packed[:len(packed)/2])), 0, io.ErrUnexpectedEOF, "cut short"},
-		{"port in use", good, used, syscall.EADDRINUSE, "[another program has this port; --port 0 takes a free one]"},
+		{"port in use", good, used, syscall.EADDRINUSE, "(another program has this port; --port 0 takes a free one)"},
 		{"no such port", good, 65536, nil, "port 65536 does not exist"},
 	}
 	for _, tt := range tests {
@@ -251,7 +251,7 @@ func TestWebArguments(t *testing.T) {
 		cmd := newWebCmd()
 		cmd.SetArgs(args)
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "[unfreed web PROFILE]") {
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "(unfreed web PROFILE)") {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
