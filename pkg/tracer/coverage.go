@@ -68,7 +68,7 @@ func (s *Session) coverage(c *bpfobj.Counters, wrong []ledger.Discrepancy) alloc
 		cov.Notes = append(cov.Notes, fmt.Sprintf("%d addresses were handed out again though no free of them was seen; they count as freed", c.Replaced))
 	}
 	if c.Forks > 0 {
-		cov.Notes = append(cov.Notes, fmt.Sprintf("the target forked %d times; children are not traced, though they pay for the probes until they exec, and what a vforked one allocates in the target's memory is not seen", c.Forks))
+		cov.Notes = append(cov.Notes, fmt.Sprintf("the target forked (%d in all); children are not traced, though they pay for the probes until they exec, and what a vforked one allocates in the target's memory is not seen", c.Forks))
 	}
 	cov.Notes = append(cov.Notes, skipNotes(s.skips)...)
 	cov.Notes = append(cov.Notes, s.tableNotes()...)
