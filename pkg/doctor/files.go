@@ -156,7 +156,7 @@ func (x *images) unwindable(ctx context.Context, code []proc.Mapping) Finding {
 	if len(without) > 0 {
 		slices.Sort(without)
 		f.State = Degraded
-		f.Reason = plural(len(without), "file") + " without: stacks end there, with their cause: " + some(without)
+		f.Reason = "none in " + plural(len(without), "file") + "; a stack that passes through one ends there: " + some(without)
 	}
 	return f
 }
