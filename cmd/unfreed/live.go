@@ -35,7 +35,6 @@ type live struct {
 	mu    sync.Mutex
 	shown bool   // a line stands that has to be cleared
 	last  string // step that was told
-	at    time.Time
 }
 
 func newLive(w io.Writer) *live {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -154,8 +155,8 @@ func checkExit(ts *testscript.TestScript, _ bool, args []string) {
 	err = ts.Exec(args[1], args[2:]...)
 	got := 0
 	if err != nil {
-		exit, ok := err.(*exec.ExitError)
-		if !ok {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
 			ts.Fatalf("running %q: %v", args[1:], err)
 		}
 		got = exit.ExitCode()

@@ -124,6 +124,6 @@ func openBrowser(ctx context.Context, url string) {
 	}
 	cmd := exec.CommandContext(ctx, opener, url)
 	if cmd.Start() == nil {
-		go cmd.Wait() // or it stays behind as a zombie
+		go func() { _ = cmd.Wait() }() // or it stays behind as a zombie
 	}
 }

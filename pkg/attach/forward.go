@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"io"
 
 	"golang.org/x/arch/x86/x86asm"
@@ -163,7 +164,7 @@ func (r *resolver) symbolOf(slot uint64) string {
 	}
 	var name [maxSymbolName]byte
 	n, err := names.ReadAt(name[:], int64(binary.LittleEndian.Uint32(sym[:])))
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return ""
 	}
 	end := bytes.IndexByte(name[:n], 0)

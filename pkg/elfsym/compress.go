@@ -5,6 +5,7 @@ package elfsym
 import (
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -117,7 +118,7 @@ func compressionHeader(s *section, r io.Reader) (elf.CompressionType, uint64, er
 // deliver more than its header states.
 func copySection(w io.Writer, r io.Reader, size int64) (int64, error) {
 	n, err := io.CopyN(w, corruptReader{r}, size)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return n, fmt.Errorf("%d of %d bytes: %w", n, size, ErrCorrupt)
 	}
 	if err != nil {
@@ -132,7 +133,7 @@ type corruptReader struct{ r io.Reader }
 
 func (c corruptReader) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return n, err

@@ -67,7 +67,7 @@ func TestHave(t *testing.T) {
 		default:
 			t.Errorf("no conclusion: %v", err)
 		}
-		if again := Have(f); again != err {
+		if again := Have(f); !errors.Is(again, err) {
 			t.Errorf("%s: %v, then %v", f, err, again)
 		}
 	}

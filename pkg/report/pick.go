@@ -23,7 +23,7 @@ import (
 // leaves none, Python itself allocated. In a stack without Python frames the
 // interpreter is native code like any other, and some frame matters in any case.
 func pick(stack []alloc.Frame) (python, native int) {
-	python, native = -1, -1
+	python = -1
 	for i := range stack {
 		if stack[i].Language != alloc.Python {
 			continue

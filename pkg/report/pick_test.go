@@ -3,6 +3,7 @@
 package report
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
@@ -139,8 +140,9 @@ func FuzzNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string, n int) {
 		s = clean(s)
 		n = max(min(n, 200), 0)
-		bare(s)
-		unqualify(s)
+		if got, all := bare(s), unqualify(s); !strings.HasPrefix(all, got) {
+			t.Errorf("bare(%q) = %q, not the start of %q", s, got, all)
+		}
 		for _, got := range []string{head(s, n), tail(s, n), name(s, n)} {
 			if columns(got) > n {
 				t.Errorf("cut %q to %d columns: %q has %d", s, n, got, columns(got))

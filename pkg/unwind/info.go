@@ -121,7 +121,8 @@ const (
 	// DerefMask selects the bits of Param that, times DerefMultiplier, are
 	// added after the dereference of FlagDerefCFA. Offsets into a stack are
 	// multiples of eight, so that the bits are free.
-	DerefMask       = 7
+	DerefMask = 7
+	// DerefMultiplier is what the bits of DerefMask count in, in bytes.
 	DerefMultiplier = 8
 )
 
