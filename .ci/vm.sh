@@ -5,18 +5,17 @@
 # this machine's own file system, mounted read-only through virtiofs. Compilers,
 # Pythons and libraries are thus the same as here, and only the kernel differs.
 #
-#   .ci/vm.sh [-k 6.1,6.12] [-t SECONDS] [PACKAGE...] [-- TEST-FLAG=VALUE...]
+#   .ci/vm.sh [-k 6.1,6.12] [-t SECONDS] PACKAGE... [-- -TEST-FLAG=VALUE...]
 #   .ci/vm.sh [-k 6.1,6.12] [-t SECONDS] -c COMMAND
 #
 #   -k   the kernels (default: both)
 #   -t   the longest that one machine may run (default: 600)
 #   -c   a shell command to run instead of tests
 #
-# Without packages it runs the tests of those that depend on the kernel.
-#
 # As root, since what it downloads and shares is root's. The kernels are kept in
-# bin/vm, and KERNEL.log, the console of the last run. VM_ACCEL=kvm uses the processor's virtualization, where that works;
-# the default emulates, so that it runs everywhere.
+# bin/vm, and KERNEL.log, the console of the last run. VM_ACCEL=kvm uses the
+# processor's virtualization, where that works; the default emulates, so that it
+# runs everywhere. Do not edit files under test meanwhile: the machine sees them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -190,7 +189,7 @@ for word in "$@"; do
 	*) packages+=("$word") ;;
 	esac
 done
-((${#packages[@]})) || packages=(./pkg/proc ./pkg/bpfobj ./pkg/attach ./pkg/tracer)
+[[ $command || ${#packages[@]} -gt 0 ]] || fail "nothing to run: name packages, or a command with -c"
 for tool in qemu-system-x86_64 cpio xz dpkg-deb apt-get; do
 	type -P "$tool" >/dev/null || fail "$tool is missing (install it with .ci/deps.sh vm)"
 done
