@@ -13,6 +13,7 @@ enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
 };
+#define EEXIST 17 /* uapi/asm-generic/errno-base.h */
 #define BPF_F_NO_PREALLOC (1U << 0)
 #define BPF_F_MMAPABLE (1U << 10)
 #define BPF_LOCAL_STORAGE_GET_F_CREATE (1ULL << 0)

@@ -51,19 +51,45 @@ static __always_inline void site_subtract(struct outstanding *l, int undo)
 }
 
 /*
+ * Puts an allocation where one is outstanding already: made by a call inside
+ * this one, since op, which is undone; or by one whose free was not seen, which
+ * is then freed.
+ */
+static __always_inline long live_replace(struct live_key *key, struct outstanding *l, __u64 op)
+{
+	struct outstanding *old = bpf_map_lookup_elem(&live, key), was;
+
+	if (old) {
+		was = *old;
+		if (was.tid == l->tid && was.op > op) {
+			site_subtract(&was, 1);
+			sample_send(&was, 1);
+			count_n(COUNT_ALLOCATIONS, -1ULL);
+			count_n(COUNT_ALLOCATED_BYTES, -was.size);
+			count(COUNT_NESTED);
+		} else {
+			site_subtract(&was, 0);
+			count(COUNT_REPLACED);
+			count_n(COUNT_FREED_BYTES, was.size);
+		}
+	}
+	return bpf_map_update_elem(&live, key, l, BPF_ANY);
+}
+
+/*
  * Books an allocation that succeeded.
  *
- * The address may still be outstanding: handed out by a call inside this one
- * (calloc that calls malloc), which is then undone, since the outermost call
- * counts; or by a call whose free was not seen, which is then freed.
+ * Of nested calls that return the same memory (calloc that calls malloc) the
+ * outermost counts.
  */
 static __always_inline void live_add(struct thread *t, struct pt_regs *ctx, struct inflight *c,
 				     __u64 address, __u64 space)
 {
 	struct live_key key = { .address = address, .space = space };
-	struct outstanding l = {}, *old;
+	struct outstanding l = {};
 	struct site *s = 0;
 	__u64 site;
+	long err;
 
 	site = site_take(t, ctx, c->function, c->size, &s);
 	if (!site || !s)
@@ -76,23 +102,10 @@ static __always_inline void live_add(struct thread *t, struct pt_regs *ctx, stru
 	l.op = ++t->op;
 	if (t->last_free == address)
 		t->last_free = 0;
-	old = bpf_map_lookup_elem(&live, &key);
-	if (old) {
-		struct outstanding was = *old;
-
-		if (was.tid == l.tid && was.op > c->op) {
-			site_subtract(&was, 1);
-			sample_send(&was, 1);
-			count_n(COUNT_ALLOCATIONS, -1ULL);
-			count_n(COUNT_ALLOCATED_BYTES, -was.size);
-			count(COUNT_NESTED);
-		} else {
-			site_subtract(&was, 0);
-			count(COUNT_REPLACED);
-			count_n(COUNT_FREED_BYTES, was.size);
-		}
-	}
-	if (bpf_map_update_elem(&live, &key, &l, BPF_ANY)) {
+	err = bpf_map_update_elem(&live, &key, &l, BPF_NOEXIST);
+	if (err == -EEXIST)
+		err = live_replace(&key, &l, c->op);
+	if (err) {
 		count(COUNT_LIVE_FULL);
 		return;
 	}

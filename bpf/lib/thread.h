@@ -13,6 +13,7 @@
 #define THREAD_READ 192 /* bytes that hold all fields read of a Python thread state */
 #define MAX_INFLIGHT 8
 #define NAMED_FRAMES 256 /* a power of two */
+#define KNOWN_ROWS 256	 /* likewise */
 
 /* A word whose value a frame was derived from besides its return address. */
 #define NOT_A_WORD 0
@@ -50,6 +51,12 @@ struct named_frame {
 	__u64 capture; /* the capture in whose stack the frame was */
 };
 
+/* The unwind rule of an address that was looked up before. */
+struct known_row {
+	__u64 tag; /* the address and the generation of the mappings */
+	__u32 info, distance;
+};
+
 struct thread {
 	/* calls */
 	struct inflight inflight[MAX_INFLIGHT];
@@ -78,6 +85,8 @@ struct thread {
 	__u32 join;    /* index in kept_* where the new stack meets the last one; 0 = nowhere */
 	__u32 cursor;
 	__u32 verified;
+
+	struct known_row rows[KNOWN_ROWS]; /* by address */
 
 	/* Python */
 	__u64 tstate, python_frame_ptr;

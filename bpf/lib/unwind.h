@@ -52,14 +52,51 @@ struct loop {
 	struct thread *t;
 };
 
+/*
+ * Finds the rule for the frame at hand. The same addresses come again and again,
+ * and the arrays that hold the rows are far larger than any cache, so each
+ * thread remembers those of its last addresses.
+ */
+static __always_inline int rule_find(struct thread *t, __u32 *info, __u32 *distance)
+{
+	__u64 pc = t->is_leaf ? t->regs.ip : t->regs.ip - 1;
+	__u64 tag = pc | t->generation << 48;
+	struct known_row *known = &t->rows[INDEX(pc ^ pc >> 8, KNOWN_ROWS)];
+	struct mapping *m;
+
+	if (known->tag == tag) {
+		*info = known->info;
+		*distance = known->distance;
+		return UNWIND_RUNNING;
+	}
+	m = mapping_find(t, pc);
+	if (!m && (return_address_repair(&t->regs, t->is_leaf) ||
+		   (t->is_leaf && trampoline_leave(&t->regs)))) {
+		/* The word on the stack stays replaced, so verification never
+		 * takes this frame from the last stack. */
+		count(COUNT_REPAIRED);
+		t->is_leaf = 0;
+		pc = t->regs.ip - 1;
+		m = mapping_find(t, pc);
+		known = &t->rows[INDEX(pc ^ pc >> 8, KNOWN_ROWS)];
+		tag = pc | t->generation << 48;
+	}
+	if (!m)
+		return UNWIND_NO_MAPPING;
+	if (row_find(m, pc, info, distance))
+		return UNWIND_NO_ROW;
+	known->tag = tag;
+	known->info = *info;
+	known->distance = *distance;
+	return UNWIND_RUNNING;
+}
+
 static long unwind_step(__u32 i, void *data)
 {
 	struct thread *t = ((struct loop *)data)->t;
-	__u32 info, distance;
 	__u64 n = t->native_count;
+	__u32 info, distance;
 	struct unwind_info *u;
-	struct mapping *m;
-	__u64 pc;
 
 	if (n >= MAX_NATIVE) {
 		t->native_status = UNWIND_TOO_DEEP;
@@ -72,30 +109,14 @@ static long unwind_step(__u32 i, void *data)
 	t->bp_slot = NOT_A_WORD;
 	t->cfa_slot = NOT_A_WORD;
 	t->cfa_word = 0;
-	pc = t->regs.ip;
-	m = mapping_find(t, t->is_leaf ? pc : pc - 1);
-	if (!m && (return_address_repair(&t->regs, t->is_leaf) ||
-		   (t->is_leaf && trampoline_leave(&t->regs)))) {
-		/* The word on the stack stays replaced, so verification never
-		 * takes this frame from the last stack. */
-		count(COUNT_REPAIRED);
-		t->is_leaf = 0;
-		pc = t->regs.ip;
-		m = mapping_find(t, pc - 1);
-	}
+	t->native_status = rule_find(t, &info, &distance);
 	n = INDEX(n, MAX_NATIVE);
-	t->new.ip[n] = pc;
+	t->new.ip[n] = t->regs.ip;
 	t->new.sp[n] = t->regs.sp;
 	t->new.bp[n] = t->regs.bp;
 	t->native_count = n + 1;
-	if (!m) {
-		t->native_status = UNWIND_NO_MAPPING;
+	if (t->native_status != UNWIND_RUNNING)
 		return 1;
-	}
-	if (row_find(m, t->is_leaf ? pc : pc - 1, &info, &distance)) {
-		t->native_status = UNWIND_NO_ROW;
-		return 1;
-	}
 	u = bpf_map_lookup_elem(&unwind_infos, &info);
 	if (!u) {
 		t->native_status = UNWIND_NO_ROW;

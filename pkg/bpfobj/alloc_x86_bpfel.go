@@ -291,22 +291,28 @@ type allocThread struct {
 		R13 uint64
 		R15 uint64
 	}
-	WindowBase     uint64
-	WindowEnd      uint64
-	Hash           uint64
-	Generation     uint64
-	BpSlot         uint64
-	CfaSlot        uint64
-	CfaWord        uint64
-	EndSlot        uint64
-	NativeCount    uint32
-	NativeStatus   uint32
-	LastMapping    uint32
-	IsLeaf         uint32
-	Kept           uint32
-	Join           uint32
-	Cursor         uint32
-	Verified       uint32
+	WindowBase   uint64
+	WindowEnd    uint64
+	Hash         uint64
+	Generation   uint64
+	BpSlot       uint64
+	CfaSlot      uint64
+	CfaWord      uint64
+	EndSlot      uint64
+	NativeCount  uint32
+	NativeStatus uint32
+	LastMapping  uint32
+	IsLeaf       uint32
+	Kept         uint32
+	Join         uint32
+	Cursor       uint32
+	Verified     uint32
+	Rows         [256]struct {
+		_        structs.HostLayout
+		Tag      uint64
+		Info     uint32
+		Distance uint32
+	}
 	Tstate         uint64
 	PythonFramePtr uint64
 	ThreadsHead    uint64
