@@ -100,6 +100,29 @@ static __always_inline void inflight_trim(struct thread *t, __u64 sp)
 	}
 }
 
+static __always_inline int on_altstack(struct task_struct *task, __u64 sp)
+{
+	return sp - task->sas_ss_sp < task->sas_ss_size;
+}
+
+/*
+ * Would a return probe here end the target? The kernel takes a stack pointer
+ * above that of a probed call for a sign that the call is over, and forgets its
+ * return address. In a signal handler on an alternate stack that lies above, the
+ * interrupted call is not over, and is killed when it returns (SIGILL).
+ */
+static __always_inline int would_harm(struct thread *t, __u64 sp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 d = t->depth;
+	__u64 top;
+
+	if (!d || d > MAX_INFLIGHT)
+		return 0;
+	top = t->inflight[INDEX(d - 1, MAX_INFLIGHT)].sp;
+	return top < sp && on_altstack(task, sp) && !on_altstack(task, top);
+}
+
 /* Gives 1 if the return of this call must not be probed. */
 static __always_inline int call_enter(struct pt_regs *ctx)
 {
@@ -119,6 +142,10 @@ static __always_inline int call_enter(struct pt_regs *ctx)
 	if (!t) {
 		count(COUNT_NO_SCRATCH);
 		return 0;
+	}
+	if (would_harm(t, sp)) {
+		count(COUNT_ALTSTACK);
+		return 1;
 	}
 	inflight_trim(t, sp);
 	d = t->depth;

@@ -68,6 +68,8 @@ struct thread_struct {
 struct task_struct {
 	struct uprobe_task *utask;
 	struct thread_struct thread;
+	unsigned long sas_ss_sp; /* of sigaltstack(2) */
+	unsigned long sas_ss_size;
 };
 
 #pragma clang attribute pop

@@ -55,7 +55,7 @@ static __always_inline void site_subtract(struct outstanding *l, int undo)
  * this one, since op, which is undone; or by one whose free was not seen, which
  * is then freed.
  */
-static __always_inline long live_replace(struct live_key *key, struct outstanding *l, __u64 op)
+static __always_inline int live_replace(struct live_key *key, struct outstanding *l, __u64 op)
 {
 	struct outstanding *old = bpf_map_lookup_elem(&live, key), was;
 
@@ -89,7 +89,7 @@ static __always_inline void live_add(struct thread *t, struct pt_regs *ctx, stru
 	struct outstanding l = {};
 	struct site *s = 0;
 	__u64 site;
-	long err;
+	int err; /* before Linux 6.4 the helper's upper half is undefined */
 
 	site = site_take(t, ctx, c->function, c->size, &s);
 	if (!site || !s)

@@ -173,6 +173,7 @@ enum counter {
 	COUNT_LIVE_FULL,      /* lost: live is full or out of memory */
 	COUNT_SITES_FULL,     /* lost: sites is full or out of memory */
 	COUNT_INFLIGHT_FULL,  /* lost: calls nested too deep */
+	COUNT_ALTSTACK,	      /* lost: calls in a signal handler whose return must not be probed */
 	COUNT_RETURN_UNKNOWN, /* a return whose entry was not seen */
 	COUNT_OUT_POINTER,    /* lost: the out pointer could not be read */
 	COUNT_STACK_NOT_SENT, /* ring full: sent again with the next allocation */

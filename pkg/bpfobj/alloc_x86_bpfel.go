@@ -47,24 +47,25 @@ const (
 	allocCounterCOUNT_LIVE_FULL       allocCounter = 12
 	allocCounterCOUNT_SITES_FULL      allocCounter = 13
 	allocCounterCOUNT_INFLIGHT_FULL   allocCounter = 14
-	allocCounterCOUNT_RETURN_UNKNOWN  allocCounter = 15
-	allocCounterCOUNT_OUT_POINTER     allocCounter = 16
-	allocCounterCOUNT_STACK_NOT_SENT  allocCounter = 17
-	allocCounterCOUNT_CODE_NOT_SENT   allocCounter = 18
-	allocCounterCOUNT_CODE_FAULT      allocCounter = 19
-	allocCounterCOUNT_MAP_LOST        allocCounter = 20
-	allocCounterCOUNT_SAMPLE_LOST     allocCounter = 21
-	allocCounterCOUNT_EVENT_LOST      allocCounter = 22
-	allocCounterCOUNT_SEEN_FULL       allocCounter = 23
-	allocCounterCOUNT_FAULTS          allocCounter = 24
-	allocCounterCOUNT_REUSED_FRAMES   allocCounter = 25
-	allocCounterCOUNT_UNWOUND_FRAMES  allocCounter = 26
-	allocCounterCOUNT_REUSE_REFUTED   allocCounter = 27
-	allocCounterCOUNT_REPAIRED        allocCounter = 28
-	allocCounterCOUNT_FORKS           allocCounter = 29
-	allocCounterCOUNT_UNWIND          allocCounter = 30
-	allocCounterCOUNT_PYTHON          allocCounter = 38
-	allocCounterCOUNT_END             allocCounter = 46
+	allocCounterCOUNT_ALTSTACK        allocCounter = 15
+	allocCounterCOUNT_RETURN_UNKNOWN  allocCounter = 16
+	allocCounterCOUNT_OUT_POINTER     allocCounter = 17
+	allocCounterCOUNT_STACK_NOT_SENT  allocCounter = 18
+	allocCounterCOUNT_CODE_NOT_SENT   allocCounter = 19
+	allocCounterCOUNT_CODE_FAULT      allocCounter = 20
+	allocCounterCOUNT_MAP_LOST        allocCounter = 21
+	allocCounterCOUNT_SAMPLE_LOST     allocCounter = 22
+	allocCounterCOUNT_EVENT_LOST      allocCounter = 23
+	allocCounterCOUNT_SEEN_FULL       allocCounter = 24
+	allocCounterCOUNT_FAULTS          allocCounter = 25
+	allocCounterCOUNT_REUSED_FRAMES   allocCounter = 26
+	allocCounterCOUNT_UNWOUND_FRAMES  allocCounter = 27
+	allocCounterCOUNT_REUSE_REFUTED   allocCounter = 28
+	allocCounterCOUNT_REPAIRED        allocCounter = 29
+	allocCounterCOUNT_FORKS           allocCounter = 30
+	allocCounterCOUNT_UNWIND          allocCounter = 31
+	allocCounterCOUNT_PYTHON          allocCounter = 39
+	allocCounterCOUNT_END             allocCounter = 47
 )
 
 type allocEventRecord struct {

@@ -106,6 +106,7 @@ var reasons = []struct {
 	{allocCounterCOUNT_LIVE_FULL, "live_full", "allocations not counted: the table of outstanding allocations is full (raise --max-live)"},
 	{allocCounterCOUNT_SITES_FULL, "sites_full", "allocations not counted: the table of stacks is full (raise --max-stacks)"},
 	{allocCounterCOUNT_INFLIGHT_FULL, "nested_too_deep", "calls not counted: allocator calls nested more than 8 deep"},
+	{allocCounterCOUNT_ALTSTACK, "signal_on_altstack", "calls not counted: made in a signal handler on an alternate stack that interrupted an allocator call"},
 	{allocCounterCOUNT_OUT_POINTER, "out_pointer_unreadable", "allocations not counted: the address could not be read"},
 	{allocCounterCOUNT_MAP_LOST, "map_events_lost", "mmap calls not counted: ring buffer full"},
 	{allocCounterCOUNT_SAMPLE_LOST, "samples_lost", "samples missing from the totals: ring buffer full"},

@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
+	"github.com/unfreed/unfreed/pkg/attach"
 	"github.com/unfreed/unfreed/pkg/testutil"
 	"github.com/unfreed/unfreed/pkg/tracer"
 )
@@ -240,5 +241,34 @@ func TestAllocators(t *testing.T) {
 				t.Errorf("sites differ (-target +traced):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A malloc in a signal handler that interrupted a malloc, on an alternate stack
+// above: a probe at its return would end the target. It is left alone, which is
+// said, and the others are exact.
+func TestHandlerOnHigherStack(t *testing.T) {
+	testutil.RequireBPF(t)
+	if best, err := attach.Supported(); err != nil || best != attach.ModeSession {
+		testutil.Skipf(t, "this kernel has no uprobe sessions, by which alone a return can be left alone")
+	}
+	lib := preloadable(t, "bumpalloc.c", "libmimalloc.so.2")
+	cmd := exec.Command(testutil.BuildC(t, source("altinside.c"), "-fno-builtin"))
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib)
+	target := testutil.StartCmd(t, cmd)
+	target.WaitLine("READY")
+	s := startSession(t, target, tracer.Options{})
+	target.Send("go")
+	want := merged(said(t, target.WaitLine("SITES")))
+	target.WaitLine("DONE")
+	snap := finish(t, s)
+	for _, w := range want {
+		if _, objects := inSite(snap, w.Site); w.Site != "in_handler" && objects != w.Objects {
+			t.Errorf("%d objects of %s, want %d", objects, w.Site, w.Objects)
+		}
+	}
+	lost := snap.Coverage.EventsLost
+	if len(lost) != 1 || lost[0].Name != "signal_on_altstack" || lost[0].Count != 100 {
+		t.Errorf("lost: %+v, want 100 calls on the alternate stack", lost)
 	}
 }
