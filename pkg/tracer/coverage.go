@@ -61,9 +61,6 @@ func (s *Session) coverage(c *bpfobj.Counters, wrong []ledger.Discrepancy) alloc
 	if st.Reconciled > 0 {
 		cov.Notes = append(cov.Notes, fmt.Sprintf("%d bytes were unmapped by calls that no probe sees; they count as freed", st.Reconciled))
 	}
-	if s.pythonOff != "" && !s.o.NoPython {
-		cov.Notes = append(cov.Notes, "no Python frames: "+s.pythonOff)
-	}
 	if c.Replaced > 0 {
 		cov.Notes = append(cov.Notes, fmt.Sprintf("%d addresses were handed out again though no free of them was seen; they count as freed", c.Replaced))
 	}
@@ -73,4 +70,27 @@ func (s *Session) coverage(c *bpfobj.Counters, wrong []ledger.Discrepancy) alloc
 	cov.Notes = append(cov.Notes, skipNotes(s.skips)...)
 	cov.Notes = append(cov.Notes, s.tableNotes()...)
 	return cov
+}
+
+// noteworthyGrowth is the growth of resident memory beside what is outstanding
+// that is worth a word.
+const noteworthyGrowth = 32 << 20
+
+// growthNote tells a reader whose process grew by more than what is outstanding
+// where to look: not at the sites. Empty where the sites explain the growth.
+func growthNote(s *alloc.Snapshot) string {
+	if s.Before.RSSAtEnd == 0 {
+		return ""
+	}
+	var outstanding int64
+	for i := range s.Sites {
+		outstanding += s.Sites[i].InUseBytes
+	}
+	grown := s.Before.RSSAtEnd - s.Before.RSS
+	rest := grown - outstanding
+	if s.MinAge > 0 || rest < noteworthyGrowth || rest < grown/2 {
+		return ""
+	}
+	return fmt.Sprintf("resident memory grew by %d MiB, %d MiB of it outstanding: the rest is freed memory that the "+
+		"allocator keeps (fragmentation), older memory touched meanwhile, stacks and files", grown>>20, outstanding>>20)
 }

@@ -4,14 +4,17 @@ package tracer_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
+	"github.com/unfreed/unfreed/pkg/proc"
 	"github.com/unfreed/unfreed/pkg/testutil"
 	"github.com/unfreed/unfreed/pkg/tracer"
 )
@@ -205,5 +208,32 @@ func TestSampled(t *testing.T) {
 	}
 	if r := gotAllocs / wantAllocs; r < 0.85 || r > 1.15 {
 		t.Errorf("estimated %.0f allocations, want %.0f: ratio %.3f", gotAllocs, wantAllocs, r)
+	}
+}
+
+// A target that becomes another program while attach prepares for the first must
+// not be traced by what was learned of that.
+func TestExecWhilePreparing(t *testing.T) {
+	testutil.RequireBPF(t)
+	target := testutil.Start(t, testutil.BuildC(t, source("exec.c"), "-fno-builtin"))
+	target.WaitLine("READY")
+	target.Send("go")
+	target.WaitLine("ALLOCATED")
+	p, err := proc.Open(target.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var once sync.Once
+	_, err = tracer.Start(context.Background(), p, tracer.Options{Progress: func(step tracer.Progress) {
+		if step.Step == "loading programs" {
+			once.Do(func() {
+				target.Send("exec")
+				target.WaitLine("AGAIN")
+			})
+		}
+	}})
+	if !errors.Is(err, tracer.ErrReplaced) && !errors.Is(err, proc.ErrExited) {
+		t.Fatalf("err = %v, want ErrReplaced", err)
 	}
 }

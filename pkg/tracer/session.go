@@ -105,6 +105,10 @@ type sampleKey struct {
 // ErrNoFunctions means that the target has no allocation function to probe.
 var ErrNoFunctions = errors.New("the process has no allocation function that can be probed")
 
+// ErrReplaced means that the target replaced its program (exec) while it was
+// being prepared for. Opening the process again and starting anew will do.
+var ErrReplaced = errors.New("replaced its program while attach prepared")
+
 // Start prepares everything and attaches to p, which stays the caller's and has
 // to stay open until Close. It returns when all probes are in place. The target
 // runs on meanwhile.
@@ -124,6 +128,10 @@ func Start(ctx context.Context, p *proc.Process, o Options) (_ *Session, err err
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	program, err := p.Program()
+	if err != nil {
+		return nil, err
+	}
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -132,6 +140,14 @@ func Start(ctx context.Context, p *proc.Process, o Options) (_ *Session, err err
 	}
 	if err := s.attach(ctx); err != nil {
 		return nil, err
+	}
+	// From here on an exec is seen; one before would have been prepared for
+	// another program.
+	switch now, err := p.Program(); {
+	case err != nil && p.Alive():
+		return nil, err
+	case err == nil && now != program:
+		return nil, fmt.Errorf("process %d: %w", p.PID(), ErrReplaced)
 	}
 	s.start = time.Now()
 	s.startUp = s.start.Sub(s.began)

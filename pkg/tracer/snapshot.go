@@ -56,8 +56,8 @@ func (s *Session) Finish(end End, minAge time.Duration) (*alloc.Snapshot, error)
 		Sites:  obs.Sites(),
 		Before: alloc.Before{RSS: s.startRSS, RSSAtEnd: rss, FreesUnmatched: counters.FreesUnmatched, FreedBytes: counters.UnmatchedBytes},
 	}
-	if rssErr != nil {
-		snap.Before.RSSAtEnd = 0 // gone
+	if rssErr != nil || end.Exec {
+		snap.Before.RSSAtEnd = 0 // gone, or another program's
 	}
 	if s.python != nil {
 		snap.Target.Python = s.python.Version.String()
@@ -65,6 +65,9 @@ func (s *Session) Finish(end End, minAge time.Duration) (*alloc.Snapshot, error)
 	complete(counters, completed)
 	snap.Coverage = s.coverage(counters, discrepancies)
 	s.fillStacks(snap)
+	if note := growthNote(snap); note != "" {
+		snap.Coverage.Notes = append(snap.Coverage.Notes, note)
+	}
 	programs, traps := s.cost.total(counters.Hits)
 	own, _ := ownRSS()
 	kernel, _ := s.obj.Memory()
