@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/unfreed/unfreed/internal/uprobelink"
 	"github.com/unfreed/unfreed/pkg/alloc"
 	"github.com/unfreed/unfreed/pkg/attach"
 	"github.com/unfreed/unfreed/pkg/proc"
@@ -114,9 +115,6 @@ func attachEmpty(pid int, placed bool) (func() error, error) {
 	return a.Close, nil
 }
 
-// attachSession is BPF_TRACE_UPROBE_SESSION, for which the library has no name.
-const attachSession = ebpf.AttachType(57)
-
 // emptyPrograms loads one program for each kind of link; kernels that lack a kind
 // go without it. They live as long as this process.
 func emptyPrograms() (attach.Programs, error) {
@@ -134,7 +132,7 @@ func emptyPrograms() (attach.Programs, error) {
 	if multi, err := load(ebpf.AttachTraceUprobeMulti); err == nil {
 		programs.Free, programs.Entry, programs.Return = multi, multi, multi
 	}
-	if session, err := load(attachSession); err == nil {
+	if session, err := load(uprobelink.AttachSession); err == nil {
 		programs.Session = session
 	}
 	return programs, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/unfreed/unfreed/internal/uprobelink"
 	"github.com/unfreed/unfreed/pkg/alloc"
 	"github.com/unfreed/unfreed/pkg/proc"
 	"github.com/unfreed/unfreed/pkg/testutil"
@@ -30,7 +31,7 @@ func emptyPrograms(tb testing.TB) Programs {
 	}
 	multi, perf := load(ebpf.AttachTraceUprobeMulti), load(ebpf.AttachNone)
 	return Programs{
-		Session: load(attachSession), Free: multi, Entry: multi, Return: multi,
+		Session: load(uprobelink.AttachSession), Free: multi, Entry: multi, Return: multi,
 		PerfEntry: perf, PerfReturn: perf, PerfFree: perf,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/unfreed/unfreed/internal/uprobelink"
 	"github.com/unfreed/unfreed/pkg/alloc"
 	"github.com/unfreed/unfreed/pkg/testutil"
 )
@@ -93,7 +94,7 @@ func (c *counting) load(mode Mode) {
 		at    ebpf.AttachType
 		insns asm.Instructions
 	}{
-		{&p.Session, []Mode{ModeSession}, attachSession, c.session()},
+		{&p.Session, []Mode{ModeSession}, uprobelink.AttachSession, c.session()},
 		{&p.Entry, []Mode{ModeMulti}, ebpf.AttachTraceUprobeMulti, c.entry()},
 		{&p.Return, []Mode{ModeMulti}, ebpf.AttachTraceUprobeMulti, c.ret()},
 		{&p.Free, []Mode{ModeSession, ModeMulti}, ebpf.AttachTraceUprobeMulti, c.free()},

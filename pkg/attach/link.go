@@ -8,6 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/unfreed/unfreed/internal/uprobelink"
 )
 
 // attach makes the links of a step to the functions of one file. With an error
@@ -67,8 +69,8 @@ func (a *Attacher) program(s step) *ebpf.Program {
 // session makes a link of attach type BPF_TRACE_UPROBE_SESSION, which the
 // library cannot.
 func session(path string, prog *ebpf.Program, offsets, cookies []uint64, pid int) (link.Link, error) {
-	r := linkRequest{path: path, offsets: offsets, cookies: cookies, pid: uint32(pid)}
-	fd, err := r.create(prog, attachSession)
+	r := uprobelink.Request{Path: path, Offsets: offsets, Cookies: cookies, PID: uint32(pid)}
+	fd, err := r.Create(prog, uprobelink.AttachSession)
 	if err != nil {
 		return nil, fmt.Errorf("making a uprobe session link: %w", err)
 	}

@@ -11,6 +11,7 @@
 //
 // A probe tries the thing itself: it loads a BPF program of a few instructions,
 // makes a link, and takes both away before it returns. Uprobes are set on a
-// memory file that nobody maps, so they trap nowhere. A program on a tracepoint
-// does nothing for the instant that it is there.
+// memory file that nobody maps, so they trap nowhere; links of many are only
+// asked for, on a folder. A program on a tracepoint does nothing for the instant
+// that it is there.
 package kfeature

@@ -124,8 +124,9 @@ var answers [featureCount]struct {
 // Have returns nil if the kernel has a feature, an *UnsupportedError if it has
 // not, and another error if that could not be found out, mostly for lack of
 // privileges. The first two answers are kept, also when privileges change later;
-// without one it is tried again. Asking for a kind of link takes some 50 ms, as
-// the kernel waits for all processors when one goes. Safe for concurrent use.
+// without one it is tried again. Asking for UprobeCookie, UprobeCounter or
+// SleepableUprobe takes some 100 ms, as the kernel waits for all processors when
+// a probe goes. Safe for concurrent use.
 func Have(f Feature) error {
 	if !f.valid() {
 		return fmt.Errorf("probing for %s: no such feature", f)
@@ -144,7 +145,7 @@ func Have(f Feature) error {
 		a.done, a.err = true, &UnsupportedError{f, err}
 		return a.err
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Errorf("probing for %s: %w [it takes CAP_BPF and CAP_PERFMON: try sudo]", f, err)
+		return fmt.Errorf("probing for %s: %w (it takes CAP_BPF and CAP_PERFMON: try sudo)", f, err)
 	default:
 		return fmt.Errorf("probing for %s: %w", f, err)
 	}

@@ -129,7 +129,7 @@ func unloaded(id ebpf.ProgramID) bool {
 // What no kernel has is told from what could not be asked for.
 func TestUnknownIsNotSupported(t *testing.T) {
 	testutil.RequireBPF(t)
-	if err := probeMultiLink(ebpf.AttachType(4000), 0); !errors.Is(err, ErrNotSupported) {
+	if err := probeMultiLink(ebpf.AttachType(4000)); !errors.Is(err, ErrNotSupported) {
 		t.Errorf("unknown link: %v", err)
 	}
 	if err := probeTracepoint("no_such_tracepoint")(); !errors.Is(err, ErrNotSupported) {

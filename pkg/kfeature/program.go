@@ -12,11 +12,9 @@ import (
 	cilium "github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
-)
 
-// attachSession is BPF_TRACE_UPROBE_SESSION of include/uapi/linux/bpf.h (Linux
-// commit 535a3692ba72), which the library has no name for.
-const attachSession = ebpf.AttachType(57)
+	"github.com/unfreed/unfreed/internal/uprobelink"
+)
 
 // licence of the probing programs: helpers that read memory ask for GPL.
 const licence = "Dual BSD/GPL"
@@ -86,7 +84,7 @@ func probeSessionKfuncs() error {
 		}
 		body = append(body, asm.Mov.Reg(asm.R1, asm.R6), call)
 	}
-	prog, err := uprobeProgram(attachSession, 0, body...)
+	prog, err := uprobeProgram(uprobelink.AttachSession, 0, body...)
 	if errors.Is(err, unix.EACCES) {
 		// "calling kernel function is not allowed": known, and not for uprobes.
 		return lacking{err}

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/unfreed/unfreed/internal/uprobelink"
 )
 
 // Where in the file of withFile probes are set, and where their reference
@@ -85,88 +85,45 @@ func probeSleepable() error {
 	return refused(perfUprobe(prog, &link.UprobeOptions{}))
 }
 
-// probeUprobeMulti makes a link for this process, then asks what its filter
-// means. Before Linux commit 46ba0e49b642 (6.10, and in the stable kernels of
-// its time) a link fired only in the one thread that has the process's number,
-// and an impossible number was looked for instead of refused.
-func probeUprobeMulti() error {
-	if err := probeMultiLink(ebpf.AttachTraceUprobeMulti, uint32(os.Getpid())); err != nil {
-		return err
-	}
-	const impossible = 1 << 31
-	switch err := probeMultiLink(ebpf.AttachTraceUprobeMulti, impossible); {
-	case errors.Is(err, unix.EINVAL):
-		return nil
-	case errors.Is(err, unix.ESRCH):
-		return lacking{fmt.Errorf("links are filtered by thread, not by process: %w", err)}
-	case err == nil:
-		return errors.New("a link for an impossible process was made")
-	default:
-		return err
-	}
-}
+func probeUprobeMulti() error   { return probeMultiLink(ebpf.AttachTraceUprobeMulti) }
+func probeUprobeSession() error { return probeMultiLink(uprobelink.AttachSession) }
 
-func probeUprobeSession() error { return probeMultiLink(attachSession, uint32(os.Getpid())) }
-
-// probeMultiLink makes a link of a kind for a process.
-func probeMultiLink(at ebpf.AttachType, pid uint32) error {
+// probeMultiLink finds out whether the kernel makes links of a kind, and filters
+// them by process. Every run asks for these, and the kernel takes some 50 ms to
+// take a probe away, so none is set: the file is the root directory and the PID
+// impossible. bpf_uprobe_multi_link_attach of kernel/trace/bpf_trace.c first
+// refuses an unknown kind, then the PID (EINVAL since Linux commit 46ba0e49b642,
+// 6.10 and the stable kernels of its time), then a file that is none (EBADF).
+// Before that commit a link with a PID fires in the one thread of that number,
+// which makes it useless here. Since an unknown kind is EINVAL too, it is asked
+// for without a PID first, as libbpf does (probe_uprobe_multi_link).
+func probeMultiLink(at ebpf.AttachType) error {
 	prog, err := uprobeProgram(at, 0)
 	if err != nil {
 		return err
 	}
 	defer prog.Close()
-	return withFile(func(path string) error {
-		fd, err := createMultiLink(prog, at, path, pid)
-		if err != nil {
-			return refused(fmt.Errorf("making link: %w", err))
-		}
-		return unix.Close(fd)
-	})
+	if err := linkToFolder(prog, at, 0); !errors.Is(err, unix.EBADF) {
+		return refused(fmt.Errorf("making link: %w", err))
+	}
+	const impossible = 1 << 31
+	switch err := linkToFolder(prog, at, impossible); {
+	case errors.Is(err, unix.EINVAL):
+		return nil
+	case errors.Is(err, unix.EBADF):
+		return lacking{errors.New("links are filtered by thread, not by process")}
+	default:
+		return fmt.Errorf("making link: %w", err)
+	}
 }
 
-// multiLinkRequest is the part of union bpf_attr that BPF_LINK_CREATE takes for
-// uprobes (include/uapi/linux/bpf.h). The library makes no session links, and
-// says "not supported" of some refusals that are not.
-type multiLinkRequest struct {
-	progFD     uint32
-	targetFD   uint32
-	attachType uint32
-	flags      uint32
-	path       unsafe.Pointer
-	offsets    unsafe.Pointer
-	refCtrs    unsafe.Pointer
-	cookies    unsafe.Pointer
-	count      uint32
-	multiFlags uint32
-	pid        uint32
-	_          uint32
-}
-
-func createMultiLink(prog *ebpf.Program, at ebpf.AttachType, path string, pid uint32) (fd int, err error) {
-	name, err := unix.BytePtrFromString(path)
-	if err != nil {
-		return -1, fmt.Errorf("naming %q: %w", path, err)
+// linkToFolder asks for a link that cannot be, and returns why.
+func linkToFolder(prog *ebpf.Program, at ebpf.AttachType, pid uint32) error {
+	r := uprobelink.Request{Path: "/", Offsets: []uint64{probeOffset}, PID: pid}
+	fd, err := r.Create(prog, at)
+	if err == nil {
+		unix.Close(fd)
+		return errors.New("a folder was probed")
 	}
-	offset, counter, cookie := uint64(probeOffset), uint64(counterOffset), uint64(1)
-	r := multiLinkRequest{
-		progFD:     uint32(prog.FD()),
-		attachType: uint32(at),
-		path:       unsafe.Pointer(name),
-		offsets:    unsafe.Pointer(&offset),
-		refCtrs:    unsafe.Pointer(&counter),
-		cookies:    unsafe.Pointer(&cookie),
-		count:      1,
-		pid:        pid,
-	}
-	var pin runtime.Pinner
-	defer pin.Unpin()
-	for _, p := range []any{name, &offset, &counter, &cookie} {
-		pin.Pin(p)
-	}
-	got, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_LINK_CREATE, uintptr(unsafe.Pointer(&r)), unsafe.Sizeof(r)-4)
-	runtime.KeepAlive(prog)
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(got), nil
+	return err
 }
