@@ -151,11 +151,12 @@ func attachRun(ctx context.Context, o *attachOptions, stdout, stderr io.Writer) 
 	ui := newLive(stderr)
 	cache := openCache(o, stderr)
 	defer cache.Close()
-	s, err := tracer.Start(ctx, p, tracer.Options{
+	p, s, err := startTracing(ctx, p, tracer.Options{
 		SampleBytes: o.sample, NoNative: o.view.DropNative, NoPython: o.view.DropPython,
 		MaxLive: o.maxLive, MaxSites: o.maxSites, Modes: modes,
 		Tables: cache, Progress: ui.progress,
 	})
+	defer p.Close()
 	ui.clear()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -178,6 +179,28 @@ func attachRun(ctx context.Context, o *attachOptions, stdout, stderr io.Writer) 
 		return &exitError{exitOutput, err}
 	}
 	return show(o, snap, path, stdout)
+}
+
+// maxExecs is how often a process may replace its program while attach prepares:
+// shims and wrappers do it once or twice.
+const maxExecs = 8
+
+// startTracing attaches to p, or to what it has become: a process that replaces
+// its program meanwhile is opened anew. The caller closes the process returned,
+// which is never nil.
+func startTracing(ctx context.Context, p *proc.Process, o tracer.Options) (*proc.Process, *tracer.Session, error) {
+	for try := 0; ; try++ {
+		s, err := tracer.Start(ctx, p, o)
+		if err == nil || try == maxExecs || !(errors.Is(err, tracer.ErrReplaced) || errors.Is(err, proc.ErrExited)) {
+			return p, s, err
+		}
+		again, openErr := proc.OpenStarted(p.PID(), p.StartTicks())
+		if openErr != nil {
+			return p, nil, err // it has really exited
+		}
+		p.Close()
+		p = again
+	}
 }
 
 // checkTarget refuses what cannot be traced, before anything is prepared.
