@@ -51,7 +51,8 @@ static __always_inline __s64 sample_distance(struct thread *t)
 		/* Beyond the table the distribution begins anew: it has no memory. */
 		steps += from;
 	}
-	return (__s64)((steps * (sample_bytes >> 4)) >> (EXP_SHIFT - 4)) + 1;
+	/* steps is below 2^26, sample_bytes at most 2^36. */
+	return (__s64)(steps * sample_bytes >> EXP_SHIFT) + 1;
 }
 
 static __always_inline int sample_draw(struct thread *t, __u64 size)
