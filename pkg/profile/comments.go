@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/unfreed/unfreed/internal/terminal"
 	"github.com/unfreed/unfreed/pkg/alloc"
 )
 
@@ -79,7 +79,7 @@ func shorten(s string) string {
 type commenter struct{ lines []string }
 
 func (c *commenter) show(format string, args ...any) {
-	c.lines = append(c.lines, printable(fmt.Sprintf(format, args...)))
+	c.lines = append(c.lines, terminal.Clean(fmt.Sprintf(format, args...)))
 }
 
 func (c *commenter) note(format string, args ...any) { c.show("# "+format, args...) }
@@ -103,15 +103,4 @@ func (c *commenter) coverage(v *alloc.Coverage) {
 	for _, n := range v.Notes {
 		c.note("%s", n)
 	}
-}
-
-// printable replaces control characters: commands and paths are the target's
-// to choose, and a comment is one line on somebody's terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
 }

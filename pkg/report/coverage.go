@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/unfreed/unfreed/internal/terminal"
 	"github.com/unfreed/unfreed/pkg/alloc"
 )
 
@@ -30,7 +31,7 @@ func (t *text) coverage() {
 	}
 	t.field("calls", calls, nil)
 	for _, n := range c.Notes {
-		t.field("note", clean(n), nil)
+		t.field("note", terminal.Clean(n), nil)
 	}
 }
 
@@ -69,7 +70,7 @@ func (t *text) stacks(c *alloc.Coverage) {
 func (t *text) python(c *alloc.Coverage) {
 	switch {
 	case t.s.Target.PythonOff != "":
-		t.field("Python", "no Python frames: "+clean(t.s.Target.PythonOff), t.paint.yellow)
+		t.field("Python", "no Python frames: "+terminal.Clean(t.s.Target.PythonOff), t.paint.yellow)
 	case t.s.Target.Python == "":
 		return
 	case len(c.PythonMissing) == 0:
@@ -89,8 +90,8 @@ const fieldColumn = 15
 
 // field renders a named line, continued below its text.
 func (t *text) field(name, s string, color func(string) string) {
-	lead := padRight("  "+name, fieldColumn)
-	for i, l := range wrap(s, t.width-fieldColumn) {
+	lead := terminal.PadRight("  "+name, fieldColumn)
+	for i, l := range terminal.Wrap(s, t.width-fieldColumn) {
 		if i > 0 {
 			lead = strings.Repeat(" ", fieldColumn)
 		}
@@ -113,14 +114,14 @@ func (t *text) causes(list []alloc.Cause) {
 // cause renders one cause: how often, why for people, and its stable name.
 func cause(x *alloc.Cause) string {
 	if x.Detail == "" {
-		return count(x.Count) + " " + clean(x.Name)
+		return count(x.Count) + " " + terminal.Clean(x.Name)
 	}
-	return fmt.Sprintf("%s %s [%s]", count(x.Count), clean(x.Detail), clean(x.Name))
+	return fmt.Sprintf("%s %s [%s]", count(x.Count), terminal.Clean(x.Detail), terminal.Clean(x.Name))
 }
 
 // fill renders a text broken into lines that all begin with the same lead.
 func (t *text) fill(lead, s string, color func(string) string) {
-	for _, l := range wrap(s, t.width-columns(lead)) {
+	for _, l := range terminal.Wrap(s, t.width-terminal.Columns(lead)) {
 		l = lead + l
 		if color != nil {
 			l = color(l)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/unfreed/unfreed/internal/terminal"
 	"github.com/unfreed/unfreed/pkg/alloc"
 	"github.com/unfreed/unfreed/pkg/testutil/golden"
 )
@@ -31,7 +32,7 @@ func TestText(t *testing.T) {
 			got := Text(s(), o)
 			compare(t, fmt.Sprintf("%s-%d.txt", name, width), got)
 			for _, l := range strings.Split(got, "\n") {
-				if n := columns(l); n > width {
+				if n := terminal.Columns(l); n > width {
 					t.Errorf("%s at %d columns has a line of %d: %s", name, width, n, l)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/unfreed/unfreed/internal/terminal"
 	"github.com/unfreed/unfreed/pkg/alloc"
 )
 
@@ -138,18 +139,16 @@ func FuzzNames(f *testing.F) {
 	f.Add("実行(", 3)
 	f.Add("libfoo.so+0x1234", 9)
 	f.Fuzz(func(t *testing.T, s string, n int) {
-		s = clean(s)
+		s = terminal.Clean(s)
 		n = max(min(n, 200), 0)
 		if got, all := bare(s), unqualify(s); !strings.HasPrefix(all, got) {
 			t.Errorf("bare(%q) = %q, not the start of %q", s, got, all)
 		}
-		for _, got := range []string{head(s, n), tail(s, n), name(s, n)} {
-			if columns(got) > n {
-				t.Errorf("cut %q to %d columns: %q has %d", s, n, got, columns(got))
-			}
+		if got := name(s, n); terminal.Columns(got) > n {
+			t.Errorf("cut %q to %d columns: %q has %d", s, n, got, terminal.Columns(got))
 		}
 		function, place := pair(s, s, n)
-		if n > 10 && columns(function)+2+columns(place) > n && s != "" {
+		if n > 10 && terminal.Columns(function)+2+terminal.Columns(place) > n && s != "" {
 			t.Errorf("pair of %q in %d columns: %q, %q", s, n, function, place)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/unfreed/unfreed/internal/terminal"
 	"github.com/unfreed/unfreed/pkg/alloc"
 )
 
@@ -63,15 +64,15 @@ func rows(sites []alloc.Site) []row {
 
 // describe picks what to show of a site.
 func describe(s *alloc.Site) row {
-	r := row{function: clean(cmp.Or(s.Function, s.Kind.String())), kind: s.Kind}
+	r := row{function: terminal.Clean(cmp.Or(s.Function, s.Kind.String())), kind: s.Kind}
 	python, native := pick(s.Stack)
 	if native >= 0 {
 		f := &s.Stack[native]
-		r.via, r.in = clean(bare(f.Label())), clean(place(f))
+		r.via, r.in = terminal.Clean(bare(f.Label())), terminal.Clean(place(f))
 	}
 	if python >= 0 {
 		f := &s.Stack[python]
-		r.where, r.at = clean(f.Label()), clean(place(f))
+		r.where, r.at = terminal.Clean(f.Label()), terminal.Clean(place(f))
 	}
 	return r
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/unfreed/unfreed/internal/terminal"
 )
 
 // Status is the state of a running observation.
@@ -58,11 +60,11 @@ func (s Status) Line(width int) string {
 			}
 		}
 		line := strings.Join(shown, "  ")
-		if width <= 0 || columns(line) <= width {
+		if width <= 0 || terminal.Columns(line) <= width {
 			return line
 		}
 		if len(shown) == 1 {
-			return head(line, width)
+			return terminal.Head(line, width)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/unfreed/unfreed/internal/terminal"
 	"github.com/unfreed/unfreed/pkg/alloc"
 )
 
@@ -70,15 +71,15 @@ func (t *text) header() {
 	if s.Target.Python != "" {
 		id += ", Python " + s.Target.Python
 	}
-	id = clean(id)
-	command := head(clean(strings.Join(strings.Fields(strings.Join(s.Target.Command, " ")), " ")), t.width-columns(id)-len("unfreed:  ()"))
+	id = terminal.Clean(id)
+	command := terminal.Head(terminal.Clean(strings.Join(strings.Fields(strings.Join(s.Target.Command, " ")), " ")), t.width-terminal.Columns(id)-len("unfreed:  ()"))
 	t.line("%s %s (%s)", t.paint.bold("unfreed:"), command, id)
 
 	mode := "every allocation"
 	if s.SampleBytes > 1 {
 		mode = "sampled every " + Bytes(s.SampleBytes) + ", numbers are estimates"
 	}
-	t.fill("", fmt.Sprintf("traced for %s, %s; ended: %s", span(s.Duration), mode, clean(s.Ended)), nil)
+	t.fill("", fmt.Sprintf("traced for %s, %s; ended: %s", span(s.Duration), mode, terminal.Clean(s.Ended)), nil)
 	t.line("")
 }
 
@@ -88,7 +89,7 @@ func (t *text) incomplete() {
 	if !c.Incomplete() {
 		return
 	}
-	t.line("%s", t.paint.alarm(padRight("!! INCOMPLETE: the numbers below may be wrong", t.width)))
+	t.line("%s", t.paint.alarm(terminal.PadRight("!! INCOMPLETE: the numbers below may be wrong", t.width)))
 	for _, x := range c.EventsLost {
 		t.fill("!!   ", cause(&x), t.paint.red)
 	}
@@ -106,8 +107,8 @@ const (
 
 // columnsOf renders a line of the table in front of the site.
 func columnsOf(bytes, share, count, oldest string) string {
-	return padLeft(bytes, bytesColumn) + padLeft(share, shareColumn) +
-		padLeft(count, countColumn) + padLeft(oldest, oldestColumn) + "  "
+	return terminal.PadLeft(bytes, bytesColumn) + terminal.PadLeft(share, shareColumn) +
+		terminal.PadLeft(count, countColumn) + terminal.PadLeft(oldest, oldestColumn) + "  "
 }
 
 // sites renders the totals and the table of sites.
@@ -182,16 +183,16 @@ func (t *text) site(r *row, total int64) {
 	}
 	// The columns in front are free here for what needs them.
 	const indent = 4
-	function, at = pair(second[0], second[1], t.width-indent-columns(via))
+	function, at = pair(second[0], second[1], t.width-indent-terminal.Columns(via))
 	line := strings.TrimRight(via+function+"  "+at, " ")
-	lead := max(indent, min(siteColumn, t.width-columns(line)))
+	lead := max(indent, min(siteColumn, t.width-terminal.Columns(line)))
 	t.line("%s%s", strings.Repeat(" ", lead), t.paint.dim(line))
 }
 
 // before renders what the target held when unfreed came, as the last row.
 func (t *text) before() {
 	b := &t.s.Before
-	lines := wrap(t.beforeText(), t.width-siteColumn)
+	lines := terminal.Wrap(t.beforeText(), t.width-siteColumn)
 	t.line("%s%s", columnsOf(Bytes(b.RSS), "", "", ""), lines[0])
 	for _, l := range lines[1:] {
 		t.line("%s%s", strings.Repeat(" ", siteColumn), l)
@@ -244,8 +245,8 @@ func (t *text) profile() {
 		return
 	}
 	t.line("")
-	t.line("%s %s", t.paint.bold("Profile:"), clean(t.o.Profile))
+	t.line("%s %s", t.paint.bold("Profile:"), terminal.Clean(t.o.Profile))
 	if t.o.Open != "" {
-		t.line("   open: %s", clean(t.o.Open))
+		t.line("   open: %s", terminal.Clean(t.o.Open))
 	}
 }
