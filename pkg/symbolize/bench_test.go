@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
-	"github.com/unfreed/unfreed/pkg/elfsym"
 	"github.com/unfreed/unfreed/pkg/testutil"
 )
 
@@ -38,19 +37,7 @@ func spread(tb testing.TB, n int) []sample {
 	}
 	var all []sample
 	for _, path := range found {
-		f, err := os.Open(path)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		defer f.Close()
-		st, err := f.Stat()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		e, err := elfsym.Open(f, st.Size())
-		if err != nil {
-			tb.Fatal(err)
-		}
+		e := openELF(tb, path)
 		m := fileMapping(path)
 		m.BuildID = e.BuildID()
 		for _, s := range e.Segments() {

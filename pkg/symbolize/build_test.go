@@ -47,11 +47,17 @@ func split(tb testing.TB, file string) string {
 
 func buildIDOf(tb testing.TB, file string) string {
 	tb.Helper()
+	return openELF(tb, file).BuildID()
+}
+
+// openELF opens an ELF file for the length of a test.
+func openELF(tb testing.TB, file string) *elfsym.File {
+	tb.Helper()
 	f, err := os.Open(file)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer f.Close()
+	tb.Cleanup(func() { f.Close() })
 	st, err := f.Stat()
 	if err != nil {
 		tb.Fatal(err)
@@ -60,7 +66,7 @@ func buildIDOf(tb testing.TB, file string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return e.BuildID()
+	return e
 }
 
 // root stands for the target's root: it has the files named, wherever they are.
