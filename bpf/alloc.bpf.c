@@ -368,10 +368,13 @@ int process_exec(void *ctx)
 	return 0;
 }
 
+/* The arguments are the parent and the child, which may be a thread. */
 SEC("raw_tp/sched_process_fork")
-int process_fork(void *ctx)
+int process_fork(__u64 *args)
 {
-	if (is_target())
+	struct task_struct *parent = (void *)args[0], *child = (void *)args[1];
+
+	if (is_target() && BPF_CORE_READ(child, tgid) != BPF_CORE_READ(parent, tgid))
 		count(COUNT_FORKS);
 	return 0;
 }

@@ -66,6 +66,7 @@ struct thread_struct {
 };
 
 struct task_struct {
+	int tgid;
 	struct uprobe_task *utask;
 	struct thread_struct thread;
 	unsigned long sas_ss_sp; /* of sigaltstack(2) */

@@ -272,3 +272,18 @@ func TestHandlerOnHigherStack(t *testing.T) {
 		t.Errorf("lost: %+v, want 100 calls on the alternate stack", lost)
 	}
 }
+
+// A thread is no child.
+func TestThreadsAreNoForks(t *testing.T) {
+	testutil.RequireBPF(t)
+	target := testutil.Start(t, testutil.BuildC(t, source("pagedstack.c"), "-fno-builtin"))
+	target.WaitLine("READY")
+	s := startSession(t, target, tracer.Options{})
+	target.Send("go") // begins a thread
+	target.WaitLine("DONE")
+	for _, note := range finish(t, s).Coverage.Notes {
+		if strings.Contains(note, "forked") {
+			t.Errorf("note %q of a target with threads only", note)
+		}
+	}
+}
