@@ -26,6 +26,7 @@
 #include "function.h"
 #include "live.h"
 #include "mapcall.h"
+#include "throw.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -51,8 +52,6 @@ volatile __u32 stopped = 0;
 /* The target's PID namespace and its PID there. */
 const volatile __u64 pidns_dev = 0, pidns_ino = 0;
 const volatile __u32 pidns_tgid = 0;
-
-#define HOPELESS_SHIFT 40 /* 1 TiB */
 
 extern _Bool bpf_session_is_return(void) __ksym __weak;
 
@@ -163,16 +162,16 @@ static __always_inline int call_enter(struct pt_regs *ctx)
 		/* On overflow the call fails, and then the size is not used. */
 		c->size *= n;
 	}
-	/* A C++ exception cannot pass the trampoline of a return probe: a call
-	 * that is bound to throw is left alone. */
-	if ((f->flags & FUNCTION_THROWS) && c->size >> HOPELESS_SHIFT)
+	if ((f->flags & FUNCTION_THROWS) && may_throw(c->size)) {
+		count(COUNT_THROWS);
 		return 1;
+	}
 	c->ptr = argument(ctx, f->ptr);
 	c->out = argument(ctx, f->out);
-	if (f->role != ROLE_ALLOC)
-		c->time = bpf_ktime_get_ns();
 	if (f->role >= ROLE_MAP)
 		map_enter(ctx, f->role, c);
+	else if (f->role == ROLE_REALLOC && c->ptr)
+		resize_begin(c, f->kind);
 	t->depth = d + 1;
 	return 0;
 }
@@ -243,9 +242,9 @@ static __always_inline void call_return_(struct pt_regs *ctx)
 		return;
 	}
 	address = call_result(f, c, ax);
-	if (f->role == ROLE_REALLOC && c->ptr && (address || !c->size))
-		/* glibc's realloc(p, 0) has called free. */
-		live_remove(c->ptr, f->kind, c->time, f->flags | (address ? 0 : FUNCTION_QUIET));
+	/* glibc's realloc(p, 0) calls free and returns nothing. */
+	if (f->role == ROLE_REALLOC && c->ptr)
+		resize_end(t, c, f->kind, address || !c->size, !address, f->flags & FUNCTION_GLIBC);
 	if (!address) {
 		if (f->role == ROLE_ALLOC || c->size)
 			count(COUNT_FAILED_CALLS);
@@ -269,7 +268,7 @@ static __always_inline void free_enter(struct pt_regs *ctx)
 		return;
 	address = argument(ctx, f->ptr);
 	if (address)
-		live_remove(address, f->kind, 0, f->flags);
+		live_remove(address, f->kind, f->flags);
 }
 
 SEC("uprobe.session.s")

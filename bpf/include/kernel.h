@@ -13,6 +13,10 @@ enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
 };
+/* uapi/asm-generic/resource.h */
+#define RLIMIT_DATA 2
+#define RLIMIT_AS 9
+
 #define EEXIST 17 /* uapi/asm-generic/errno-base.h */
 #define BPF_F_NO_PREALLOC (1U << 0)
 #define BPF_F_MMAPABLE (1U << 10)
@@ -65,7 +69,23 @@ struct thread_struct {
 	unsigned long fsbase;
 };
 
+struct rlimit {
+	unsigned long rlim_cur;
+};
+
+struct signal_struct {
+	struct rlimit rlim[16];
+};
+
+struct mm_struct {
+	unsigned long total_vm; /* pages mapped */
+	unsigned long data_vm;	/* of these private and writable */
+	int map_count;
+};
+
 struct task_struct {
+	struct mm_struct *mm;
+	struct signal_struct *signal;
 	int tgid;
 	struct uprobe_task *utask;
 	struct thread_struct thread;

@@ -29,7 +29,6 @@ enum result {
 #define FUNCTION_GLIBC 1  /* its memory has glibc's chunk headers */
 #define FUNCTION_NESTS 2  /* it may call another function that frees the same memory */
 #define FUNCTION_THROWS 4 /* it leaves by a C++ exception when memory runs out */
-#define FUNCTION_QUIET 8  /* what it frees has been counted if it is unknown */
 
 struct function {
 	__u8 role;

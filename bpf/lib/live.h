@@ -127,15 +127,96 @@ static __always_inline void unmatched(__u64 address, __u32 glibc)
 		count_n(COUNT_UNMATCHED_BYTES, (head & ~7ULL) - 8);
 }
 
+/* Books that an outstanding allocation was freed. */
+static __always_inline void live_freed(struct outstanding *was)
+{
+	site_subtract(was, 0);
+	count(COUNT_FREES);
+	count_n(COUNT_FREED_BYTES, was->size);
+}
+
 /*
- * Books a free. before is the time that the call began: what was handed out
- * later at the same address, by another thread while this call was on its way,
- * is not what it freed.
- *
- * Some functions call another one that frees the same memory (free_sized, or
- * realloc in reallocarray): it is freed once. flags are the function's.
+ * While a thread resizes a block, the block stands in the books under a name of
+ * the thread's own. Other threads can be given its address before the resizing
+ * call returns, so nothing may be booked under the address then; and nobody else
+ * has it before the call begins to free it.
  */
-static __always_inline void live_remove(__u64 address, __u64 space, __u64 before, __u32 flags)
+static __always_inline struct live_key resize_key(__u64 address, __u64 space)
+{
+	struct live_key key = {
+		.address = address,
+		.space = space | bpf_get_current_pid_tgid() << 32,
+	};
+
+	return key;
+}
+
+static __always_inline void resize_begin(struct inflight *c, __u64 space)
+{
+	struct live_key key = { .address = c->ptr, .space = space };
+	struct live_key own = resize_key(c->ptr, space);
+	struct outstanding *l, was;
+
+	c->moved = 0;
+	l = bpf_map_lookup_elem(&live, &key);
+	if (!l)
+		return;
+	was = *l;
+	if (bpf_map_update_elem(&live, &own, &was, BPF_ANY)) {
+		count(COUNT_LIVE_FULL);
+		return;
+	}
+	bpf_map_delete_elem(&live, &key);
+	c->moved = 1;
+}
+
+/* Is an unknown block that was just resized one that a call inside this one has
+ * dealt with, as realloc does in reallocarray? */
+static __always_inline int resized_inside(struct thread *t, struct inflight *c, __u64 space)
+{
+	struct live_key key = { .address = c->ptr, .space = space };
+	struct live_key own = resize_key(c->ptr, space);
+	struct outstanding *l;
+
+	if (t->last_free == c->ptr || bpf_map_lookup_elem(&live, &own))
+		return 1;
+	l = bpf_map_lookup_elem(&live, &key);
+	return l && l->tid == (__u32)bpf_get_current_pid_tgid() && l->op > c->op;
+}
+
+/* Ends what resize_begin began. freed says that the block is gone, quiet that it
+ * has been counted if it was unknown. */
+static __always_inline void resize_end(struct thread *t, struct inflight *c, __u64 space, int freed,
+				       int quiet, __u32 glibc)
+{
+	struct live_key key = { .address = c->ptr, .space = space };
+	struct live_key own = resize_key(c->ptr, space);
+	struct outstanding *l, was;
+
+	if (!c->moved) {
+		if (!freed || quiet || sample_bytes > 1 || resized_inside(t, c, space))
+			return;
+		unmatched(c->ptr, glibc);
+		t->last_free = c->ptr;
+		return;
+	}
+	l = bpf_map_lookup_elem(&live, &own);
+	if (!l)
+		return;
+	was = *l;
+	bpf_map_delete_elem(&live, &own);
+	if (freed)
+		live_freed(&was);
+	else if (bpf_map_update_elem(&live, &key, &was, BPF_NOEXIST))
+		count(COUNT_LIVE_FULL);
+}
+
+/*
+ * Books a free. Some functions call another one that frees the same memory
+ * (free_sized, or realloc as some implement it): it is freed once. flags are the
+ * function's.
+ */
+static __always_inline void live_remove(__u64 address, __u64 space, __u32 flags)
 {
 	struct live_key key = { .address = address, .space = space };
 	struct outstanding *l = bpf_map_lookup_elem(&live, &key);
@@ -144,13 +225,9 @@ static __always_inline void live_remove(__u64 address, __u64 space, __u64 before
 	if (l) {
 		struct outstanding was = *l;
 
-		if (before && was.time > before)
-			return;
 		if (bpf_map_delete_elem(&live, &key))
 			return;
-		site_subtract(&was, 0);
-		count(COUNT_FREES);
-		count_n(COUNT_FREED_BYTES, was.size);
+		live_freed(&was);
 		if (!(flags & FUNCTION_NESTS))
 			return;
 	} else if (sample_bytes > 1) {
@@ -161,8 +238,13 @@ static __always_inline void live_remove(__u64 address, __u64 space, __u64 before
 		count(COUNT_NO_SCRATCH);
 		return;
 	}
-	if (!l && !(flags & FUNCTION_QUIET) && t->last_free != address)
+	if (!l && t->last_free != address) {
+		struct live_key own = resize_key(address, space);
+
+		if (bpf_map_lookup_elem(&live, &own))
+			return; /* by the resizing call, which books it */
 		unmatched(address, flags & FUNCTION_GLIBC);
+	}
 	t->last_free = address;
 }
 

@@ -21,6 +21,7 @@
  */
 static __always_inline void map_enter(struct pt_regs *ctx, __u32 role, struct inflight *c)
 {
+	c->time = bpf_ktime_get_ns();
 	c->ptr = CTX(ctx, di);
 	c->size = CTX(ctx, si);
 	if (role == ROLE_MAP) {

@@ -42,7 +42,8 @@ struct inflight {
 	__u64 extra; /* mmap: prot | flags << 32; mremap: new length */
 	__u64 time;
 	__u64 op;
-	__u32 function, pad;
+	__u32 function;
+	__u32 moved; /* of a resizing call: its block stands under the thread's own name */
 };
 
 /* The name of a code object as last read through one of its frames. */

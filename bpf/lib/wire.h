@@ -26,7 +26,7 @@
  * and device pointers may be equal numbers. */
 struct live_key {
 	__u64 address;
-	__u64 space; /* alloc.Kind */
+	__u64 space; /* alloc.Kind; above it the thread that is resizing the block, or 0 */
 };
 
 struct outstanding {
@@ -174,6 +174,7 @@ enum counter {
 	COUNT_SITES_FULL,     /* lost: sites is full or out of memory */
 	COUNT_INFLIGHT_FULL,  /* lost: calls nested too deep */
 	COUNT_ALTSTACK,	      /* lost: calls in a signal handler whose return must not be probed */
+	COUNT_THROWS,	      /* lost: calls of operator new that might throw */
 	COUNT_RETURN_UNKNOWN, /* a return whose entry was not seen */
 	COUNT_OUT_POINTER,    /* lost: the out pointer could not be read */
 	COUNT_STACK_NOT_SENT, /* ring full: sent again with the next allocation */

@@ -48,24 +48,25 @@ const (
 	allocCounterCOUNT_SITES_FULL      allocCounter = 13
 	allocCounterCOUNT_INFLIGHT_FULL   allocCounter = 14
 	allocCounterCOUNT_ALTSTACK        allocCounter = 15
-	allocCounterCOUNT_RETURN_UNKNOWN  allocCounter = 16
-	allocCounterCOUNT_OUT_POINTER     allocCounter = 17
-	allocCounterCOUNT_STACK_NOT_SENT  allocCounter = 18
-	allocCounterCOUNT_CODE_NOT_SENT   allocCounter = 19
-	allocCounterCOUNT_CODE_FAULT      allocCounter = 20
-	allocCounterCOUNT_MAP_LOST        allocCounter = 21
-	allocCounterCOUNT_SAMPLE_LOST     allocCounter = 22
-	allocCounterCOUNT_EVENT_LOST      allocCounter = 23
-	allocCounterCOUNT_SEEN_FULL       allocCounter = 24
-	allocCounterCOUNT_FAULTS          allocCounter = 25
-	allocCounterCOUNT_REUSED_FRAMES   allocCounter = 26
-	allocCounterCOUNT_UNWOUND_FRAMES  allocCounter = 27
-	allocCounterCOUNT_REUSE_REFUTED   allocCounter = 28
-	allocCounterCOUNT_REPAIRED        allocCounter = 29
-	allocCounterCOUNT_FORKS           allocCounter = 30
-	allocCounterCOUNT_UNWIND          allocCounter = 31
-	allocCounterCOUNT_PYTHON          allocCounter = 39
-	allocCounterCOUNT_END             allocCounter = 47
+	allocCounterCOUNT_THROWS          allocCounter = 16
+	allocCounterCOUNT_RETURN_UNKNOWN  allocCounter = 17
+	allocCounterCOUNT_OUT_POINTER     allocCounter = 18
+	allocCounterCOUNT_STACK_NOT_SENT  allocCounter = 19
+	allocCounterCOUNT_CODE_NOT_SENT   allocCounter = 20
+	allocCounterCOUNT_CODE_FAULT      allocCounter = 21
+	allocCounterCOUNT_MAP_LOST        allocCounter = 22
+	allocCounterCOUNT_SAMPLE_LOST     allocCounter = 23
+	allocCounterCOUNT_EVENT_LOST      allocCounter = 24
+	allocCounterCOUNT_SEEN_FULL       allocCounter = 25
+	allocCounterCOUNT_FAULTS          allocCounter = 26
+	allocCounterCOUNT_REUSED_FRAMES   allocCounter = 27
+	allocCounterCOUNT_UNWOUND_FRAMES  allocCounter = 28
+	allocCounterCOUNT_REUSE_REFUTED   allocCounter = 29
+	allocCounterCOUNT_REPAIRED        allocCounter = 30
+	allocCounterCOUNT_FORKS           allocCounter = 31
+	allocCounterCOUNT_UNWIND          allocCounter = 32
+	allocCounterCOUNT_PYTHON          allocCounter = 40
+	allocCounterCOUNT_END             allocCounter = 48
 )
 
 type allocEventRecord struct {
@@ -254,7 +255,7 @@ type allocThread struct {
 		Time     uint64
 		Op       uint64
 		Function uint32
-		Pad      uint32
+		Moved    uint32
 	}
 	Depth          uint32
 	Pad0           uint32
@@ -404,6 +405,7 @@ const (
 	allocVarExponential        = "exponential"
 	allocVarMappingsGeneration = "mappings_generation"
 	allocVarMappingsInUse      = "mappings_in_use"
+	allocVarMaxMappings        = "max_mappings"
 	allocVarNativeOn           = "native_on"
 	allocVarNoReuse            = "no_reuse"
 	allocVarPidnsDev           = "pidns_dev"
@@ -411,6 +413,7 @@ const (
 	allocVarPidnsTgid          = "pidns_tgid"
 	allocVarPython             = "python"
 	allocVarRawOn              = "raw_on"
+	allocVarRefusedBytes       = "refused_bytes"
 	allocVarSampleBytes        = "sample_bytes"
 	allocVarSleepable          = "sleepable"
 	allocVarStopped            = "stopped"
@@ -497,6 +500,7 @@ type allocVariableSpecs struct {
 	Exponential        *ebpf.VariableSpec `ebpf:"exponential"`
 	MappingsGeneration *ebpf.VariableSpec `ebpf:"mappings_generation"`
 	MappingsInUse      *ebpf.VariableSpec `ebpf:"mappings_in_use"`
+	MaxMappings        *ebpf.VariableSpec `ebpf:"max_mappings"`
 	NativeOn           *ebpf.VariableSpec `ebpf:"native_on"`
 	NoReuse            *ebpf.VariableSpec `ebpf:"no_reuse"`
 	PidnsDev           *ebpf.VariableSpec `ebpf:"pidns_dev"`
@@ -504,6 +508,7 @@ type allocVariableSpecs struct {
 	PidnsTgid          *ebpf.VariableSpec `ebpf:"pidns_tgid"`
 	Python             *ebpf.VariableSpec `ebpf:"python"`
 	RawOn              *ebpf.VariableSpec `ebpf:"raw_on"`
+	RefusedBytes       *ebpf.VariableSpec `ebpf:"refused_bytes"`
 	SampleBytes        *ebpf.VariableSpec `ebpf:"sample_bytes"`
 	Sleepable          *ebpf.VariableSpec `ebpf:"sleepable"`
 	Stopped            *ebpf.VariableSpec `ebpf:"stopped"`
@@ -567,6 +572,7 @@ type allocVariables struct {
 	Exponential        *ebpf.Variable `ebpf:"exponential"`
 	MappingsGeneration *ebpf.Variable `ebpf:"mappings_generation"`
 	MappingsInUse      *ebpf.Variable `ebpf:"mappings_in_use"`
+	MaxMappings        *ebpf.Variable `ebpf:"max_mappings"`
 	NativeOn           *ebpf.Variable `ebpf:"native_on"`
 	NoReuse            *ebpf.Variable `ebpf:"no_reuse"`
 	PidnsDev           *ebpf.Variable `ebpf:"pidns_dev"`
@@ -574,6 +580,7 @@ type allocVariables struct {
 	PidnsTgid          *ebpf.Variable `ebpf:"pidns_tgid"`
 	Python             *ebpf.Variable `ebpf:"python"`
 	RawOn              *ebpf.Variable `ebpf:"raw_on"`
+	RefusedBytes       *ebpf.Variable `ebpf:"refused_bytes"`
 	SampleBytes        *ebpf.Variable `ebpf:"sample_bytes"`
 	Sleepable          *ebpf.Variable `ebpf:"sleepable"`
 	Stopped            *ebpf.Variable `ebpf:"stopped"`

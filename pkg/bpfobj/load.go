@@ -57,6 +57,10 @@ type Options struct {
 	// are loaded later included.
 	Pages, Rows, Infos int
 
+	// A request of this many bytes may be refused, and this is how many
+	// mappings a process may have: see bpf/lib/throw.h.
+	RefusedBytes, MaxMappings uint64
+
 	// The target in its own PID namespace.
 	PIDNSDev, PIDNSIno uint64
 	PIDNSTgid          int
@@ -123,14 +127,16 @@ func size(spec *ebpf.CollectionSpec, o Options) {
 
 func configure(spec *ebpf.CollectionSpec, o Options) error {
 	vars := map[string]any{
-		"sleepable":    uint32(1),
-		"sample_bytes": uint64(max(o.SampleBytes, 1)),
-		"native_on":    bool32(o.Native),
-		"no_reuse":     bool32(o.NoReuse),
-		"pidns_dev":    o.PIDNSDev,
-		"pidns_ino":    o.PIDNSIno,
-		"pidns_tgid":   uint32(o.PIDNSTgid),
-		"exponential":  exponentialTable(),
+		"sleepable":     uint32(1),
+		"sample_bytes":  uint64(max(o.SampleBytes, 1)),
+		"native_on":     bool32(o.Native),
+		"no_reuse":      bool32(o.NoReuse),
+		"refused_bytes": o.RefusedBytes,
+		"max_mappings":  o.MaxMappings,
+		"pidns_dev":     o.PIDNSDev,
+		"pidns_ino":     o.PIDNSIno,
+		"pidns_tgid":    uint32(o.PIDNSTgid),
+		"exponential":   exponentialTable(),
 	}
 	if o.Python != nil {
 		vars["python"] = o.Python.wire()

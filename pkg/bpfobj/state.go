@@ -28,6 +28,10 @@ type SiteCounter struct {
 	Sent                                             bool // its stack has been sent
 }
 
+// kindMask selects the kind in a key of live; above it is the thread that is
+// resizing the block.
+const kindMask = 1<<32 - 1
+
 // batch is how many elements one system call copies. A bucket that does not fit
 // makes the kernel answer ENOSPC; no bucket of these hashes gets near.
 const batch = 4096
@@ -56,7 +60,7 @@ func (o *Objects) Live() ([]Outstanding, error) {
 	var out []Outstanding
 	err := iterate(o.coll.Maps["live"], func(k allocLiveKey, v allocOutstanding) {
 		out = append(out, Outstanding{
-			Address: k.Address, Size: v.Size, Kind: alloc.Kind(k.Space), Site: alloc.StackID(v.Site),
+			Address: k.Address, Size: v.Size, Kind: alloc.Kind(k.Space & kindMask), Site: alloc.StackID(v.Site),
 			Time: v.Time, TID: int(v.Tid), Function: int(v.Function),
 		})
 	})
@@ -106,6 +110,7 @@ var reasons = []struct {
 	{allocCounterCOUNT_LIVE_FULL, "live_full", "allocations not counted: the table of outstanding allocations is full (raise --max-live)"},
 	{allocCounterCOUNT_SITES_FULL, "sites_full", "allocations not counted: the table of stacks is full (raise --max-stacks)"},
 	{allocCounterCOUNT_INFLIGHT_FULL, "nested_too_deep", "calls not counted: allocator calls nested more than 8 deep"},
+	{allocCounterCOUNT_THROWS, "throwing_calls", "calls of operator new not counted: near a limit, where a probe at the return would turn bad_alloc into an abort"},
 	{allocCounterCOUNT_ALTSTACK, "signal_on_altstack", "calls not counted: made in a signal handler on an alternate stack that interrupted an allocator call"},
 	{allocCounterCOUNT_OUT_POINTER, "out_pointer_unreadable", "allocations not counted: the address could not be read"},
 	{allocCounterCOUNT_MAP_LOST, "map_events_lost", "mmap calls not counted: ring buffer full"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/unfreed/unfreed/pkg/alloc"
+	"github.com/unfreed/unfreed/pkg/attach"
 	"github.com/unfreed/unfreed/pkg/bpfobj"
 	"github.com/unfreed/unfreed/pkg/ledger"
 )
@@ -44,6 +45,7 @@ func (s *Session) coverage(c *bpfobj.Counters, wrong []ledger.Discrepancy) alloc
 			Detail: fmt.Sprintf("sites whose counters and outstanding allocations differ, by %d objects", objects),
 		})
 	}
+	cov.EventsLost = append(cov.EventsLost, unprobed(s.skips)...)
 	st := s.books.Stats()
 	if st.Dropped > 0 {
 		cov.EventsLost = append(cov.EventsLost, alloc.Cause{
@@ -70,6 +72,25 @@ func (s *Session) coverage(c *bpfobj.Counters, wrong []ledger.Discrepancy) alloc
 	cov.Notes = append(cov.Notes, skipNotes(s.skips)...)
 	cov.Notes = append(cov.Notes, s.tableNotes()...)
 	return cov
+}
+
+// unprobed counts the functions that exist, are called and could not be probed:
+// what they hand out or take back is missing.
+func unprobed(skips []attach.Skip) []alloc.Cause {
+	var n int64
+	var first string
+	for _, s := range skips {
+		if s.Cause == attach.SkipThrows || s.Cause == attach.SkipIndirect {
+			if n == 0 {
+				first = s.String()
+			}
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return []alloc.Cause{{Name: "functions_not_probed", Count: n, Detail: "allocation functions not probed, such as " + first}}
 }
 
 // noteworthyGrowth is the growth of resident memory beside what is outstanding

@@ -14,6 +14,7 @@ import (
 	"github.com/unfreed/unfreed/pkg/alloc"
 	"github.com/unfreed/unfreed/pkg/attach"
 	"github.com/unfreed/unfreed/pkg/bpfobj"
+	"github.com/unfreed/unfreed/pkg/proc"
 	"github.com/unfreed/unfreed/pkg/python"
 )
 
@@ -115,6 +116,11 @@ func (s *Session) load() error {
 		PIDNSDev: dev, PIDNSIno: ino, PIDNSTgid: pids[len(pids)-1],
 		Python: s.pythonLayout(),
 	}
+	limits, err := proc.ReadMemoryLimits()
+	if err != nil {
+		return fmt.Errorf("reading the host's memory limits: %w", err)
+	}
+	o.RefusedBytes, o.MaxMappings = limits.Refused, limits.Mappings
 	o.Pages, o.Rows, o.Infos = s.tabs.room()
 	for _, o.Mode = range modes {
 		if s.obj, err = bpfobj.Load(o); !errors.Is(err, ebpf.ErrNotSupported) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -151,7 +152,9 @@ func (t *tables) placeOne(o *bpfobj.Objects, f *file, tab *unwind.Table) error {
 	return nil
 }
 
-// mappings returns the view as the programs take it.
+// mappings returns the view as the programs take it. Where there are more than
+// they have room for, those without unwind rows are left out, and then the last:
+// stacks end there as in code that is not known.
 func (t *tables) mappings(v *view) []bpfobj.Mapping {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +166,10 @@ func (t *tables) mappings(v *view) []bpfobj.Mapping {
 			PageBase: p.page, PageCount: p.pages, RowBase: p.row, InfoBase: p.info,
 		})
 	}
-	return out
+	if len(out) > bpfobj.MaxMappings {
+		out = slices.DeleteFunc(out, func(m bpfobj.Mapping) bool { return m.PageCount == 0 })
+	}
+	return out[:min(len(out), bpfobj.MaxMappings)]
 }
 
 // failures lists the files without a table, by path.

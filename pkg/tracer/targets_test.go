@@ -287,3 +287,58 @@ func TestThreadsAreNoForks(t *testing.T) {
 		}
 	}
 }
+
+// realloc moves blocks whose old addresses another thread is given before it has
+// returned.
+func TestReallocRace(t *testing.T) {
+	testutil.RequireBPF(t)
+	target := testutil.Start(t, testutil.BuildC(t, source("moverace.c"), "-fno-builtin"))
+	target.WaitLine("READY")
+	s := startSession(t, target, tracer.Options{})
+	target.Send("go")
+	want := said(t, target.WaitLine("SITES"))
+	target.WaitLine("DONE")
+	snap := finish(t, s)
+	requireComplete(t, snap)
+	for _, w := range want {
+		if bytes, objects := inSite(snap, w.Site); bytes != w.Bytes || objects != w.Objects {
+			t.Errorf("%s: %d bytes in %d objects, want %d in %d", w.Site, bytes, objects, w.Bytes, w.Objects)
+		}
+	}
+	if n := snap.Coverage.FreesUnmatched; n != 0 {
+		t.Errorf("%d unmatched frees, want none", n)
+	}
+}
+
+// A C++ program that runs out of address space goes on to catch bad_alloc.
+func TestNewFails(t *testing.T) {
+	testutil.RequireBPF(t)
+	bin := testutil.BuildC(t, source("newfails.cc"), "-fno-builtin")
+	for _, lib := range []string{"libjemalloc.so.2", "libtcmalloc_minimal.so.4"} {
+		t.Run(lib, func(t *testing.T) {
+			path := filepath.Join("/usr/lib/x86_64-linux-gnu", lib)
+			if _, err := os.Stat(path); err != nil {
+				testutil.Skipf(t, "%s is not installed", lib)
+			}
+			cmd := exec.Command(bin)
+			cmd.Env = append(os.Environ(), "LD_PRELOAD="+path)
+			target := testutil.StartCmd(t, cmd)
+			target.WaitLine("READY")
+			s := startSession(t, target, tracer.Options{})
+			target.Send("go")
+			if line := target.WaitLine("CAUGHT"); line != "CAUGHT 20" {
+				t.Errorf("the target said %q, want CAUGHT 20", line)
+			}
+			target.WaitLine("DONE")
+			snap := finish(t, s)
+			if _, objects := inSite(snap, "kept"); objects != 20 {
+				t.Errorf("%d objects kept, want 20", objects)
+			}
+			for _, c := range snap.Coverage.EventsLost {
+				if c.Name != "throwing_calls" {
+					t.Errorf("lost: %+v", c)
+				}
+			}
+		})
+	}
+}
