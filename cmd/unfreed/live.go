@@ -130,22 +130,38 @@ func untilSignal(parent context.Context, stderr io.Writer) (context.Context, con
 	ctx, cancel := context.WithCancel(parent)
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	go func() {
-		select {
-		case <-c:
-		case <-parent.Done():
-			return
-		}
+	done := make(chan struct{})
+	go obey(c, done, cancel, func() {
+		// The kernel takes the probes out.
+		fmt.Fprintln(stderr, "\nunfreed: aborted; the profile was not written")
+		os.Exit(exitAborted)
+	})
+	return ctx, sync.OnceFunc(func() {
+		signal.Stop(c)
+		close(done)
 		cancel()
+	})
+}
+
+// obey calls end at the first signal and abort at the second. A lost terminal
+// sends SIGHUP twice, by the kernel and by the shell, and nobody asks for haste
+// by it: only the first of all signals may be one.
+func obey(c <-chan os.Signal, done <-chan struct{}, end, abort func()) {
+	for ended := false; ; {
 		select {
-		case <-c:
-			// The kernel takes the probes out.
-			fmt.Fprintln(stderr, "\nunfreed: aborted; the profile was not written")
-			os.Exit(exitAborted)
-		case <-parent.Done():
+		case <-done:
+			return
+		case sig := <-c:
+			switch {
+			case !ended:
+				ended = true
+				end()
+			case sig != syscall.SIGHUP:
+				abort()
+				return
+			}
 		}
-	}()
-	return ctx, func() { signal.Stop(c); cancel() }
+	}
 }
 
 // fileWidth returns the width of the terminal that w is, and whether it is one.
