@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -75,9 +76,9 @@ was missed is stated with the result.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVarP(&o.duration, "duration", "d", 0, "end after this time (default: at Ctrl-C)")
-	f.StringVarP(&o.output, "output", "o", "", "profile to write (default: unfreed-PID-TIME.pb.gz)")
-	f.DurationVar(&o.minAge, "min-age", 0, "report only allocations at least this old")
+	f.VarP((*duration)(&o.duration), "duration", "d", "end after this time (default: at Ctrl-C)")
+	f.StringVarP(&o.output, "output", "o", "", "profile to write, or a folder for it (default: unfreed-PID-TIME.pb.gz)")
+	f.Var((*duration)(&o.minAge), "min-age", "report only allocations at least this old")
 	o.sample = 1
 	f.Var((*byteSize)(&o.sample), "sample-bytes", "mean sampling interval, such as 512KiB; 1 takes every allocation")
 	f.IntVar(&o.top, "top", 10, "sites to show in the report")
@@ -97,6 +98,8 @@ func (o *attachOptions) validate() error {
 	switch {
 	case o.view.DropNative && o.view.DropPython:
 		return usageError(errors.New("--no-native and --no-python leave no frames: give one of them"))
+	case o.output == "-":
+		return usageError(errors.New("a profile is not written to standard output: give a path with -o (--json prints a report there)"))
 	case o.duration < 0:
 		return usageError(errors.New("--duration must not be negative"))
 	case o.minAge < 0:
@@ -144,7 +147,6 @@ func attachRun(ctx context.Context, o *attachOptions, stdout, stderr io.Writer) 
 	if err != nil {
 		return &exitError{exitOutput, err}
 	}
-	defer out.discard()
 
 	ctx, stop := untilSignal(ctx, stderr)
 	defer stop()
@@ -159,10 +161,7 @@ func attachRun(ctx context.Context, o *attachOptions, stdout, stderr io.Writer) 
 	defer p.Close()
 	ui.clear()
 	if err != nil {
-		if ctx.Err() != nil {
-			return &exitError{exitAborted, errors.New("interrupted before tracing began; there is no profile")}
-		}
-		return err
+		return startError(ctx, p, err)
 	}
 	defer s.Close()
 
@@ -174,11 +173,32 @@ func attachRun(ctx context.Context, o *attachOptions, stdout, stderr io.Writer) 
 		return err
 	}
 	snap.Version = version()
-	path, err := out.write(func(w io.Writer) error { return profile.Write(w, snap, profile.Heap, o.view) })
+	var b bytes.Buffer
+	if err := profile.Write(&b, snap, profile.Heap, o.view); err != nil {
+		return err
+	}
+	path, err := out.write(b.Bytes())
+	if path != "" {
+		if showErr := show(o, snap, path, stdout); err == nil {
+			err = showErr
+		}
+	}
 	if err != nil {
 		return &exitError{exitOutput, err}
 	}
-	return show(o, snap, path, stdout)
+	return nil
+}
+
+// startError says why tracing has not begun.
+func startError(ctx context.Context, p *proc.Process, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return &exitError{exitAborted, errors.New("interrupted before tracing began; there is no profile")}
+	case errors.Is(err, proc.ErrExited), !p.Alive():
+		// Whatever failed, it failed for this.
+		return &exitError{exitTarget, fmt.Errorf("process %d ended before tracing began; there is no profile", p.PID())}
+	}
+	return err
 }
 
 // maxExecs is how often a process may replace its program while attach prepares:
@@ -274,14 +294,14 @@ func show(o *attachOptions, snap *alloc.Snapshot, path string, stdout io.Writer)
 			return err
 		}
 		_, err = stdout.Write(b)
-		return err
+		return printed(err)
 	}
 	width, color := terminal(stdout)
 	_, err := io.WriteString(stdout, report.Text(snap, report.TextOptions{
 		Width: width, Color: color, Top: o.top, View: o.view,
 		Profile: path, Open: "unfreed web " + shellQuote(relative(path)),
 	}))
-	return err
+	return printed(err)
 }
 
 // relative shortens a path that lies under the working directory.

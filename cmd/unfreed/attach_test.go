@@ -52,6 +52,16 @@ func (c *command) said() string {
 // start runs this test's own binary as unfreed.
 func start(t *testing.T, dir string, args ...string) *command {
 	t.Helper()
+	c := prepare(t, dir, args...)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// prepare makes the command ready to be started.
+func prepare(t *testing.T, dir string, args ...string) *command {
+	t.Helper()
 	self := filepath.Join(t.TempDir(), "unfreed")
 	exe, err := os.Executable()
 	if err != nil {
@@ -64,10 +74,11 @@ func start(t *testing.T, dir string, args ...string) *command {
 	c.Dir = dir
 	c.Stdout = &c.stdout
 	c.Cmd.Stderr = c
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Process.Kill() })
+	t.Cleanup(func() {
+		if c.Process != nil {
+			_ = c.Process.Kill()
+		}
+	})
 	return c
 }
 
@@ -168,6 +179,9 @@ func TestAttachKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.exitCode()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
 	again := start(t, dir, "attach", itoa(target.PID()), "-o", "again.pb.gz", "--json")
 	again.waitFor("tracing")
 	target.Send("go")
@@ -217,6 +231,33 @@ func TestAttachAborted(t *testing.T) {
 	if _, err := os.Stat("/proc/" + itoa(target.PID())); err != nil {
 		t.Error("the target is gone")
 	}
+}
+
+// A reader of the report that goes away is no error.
+func TestAttachReportUnread(t *testing.T) {
+	testutil.RequireBPF(t)
+	target := crashTarget(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	for _, args := range [][]string{{"--json"}, {}} {
+		dir := t.TempDir()
+		c := prepare(t, dir, append([]string{"attach", itoa(target.PID()), "-o", "out.pb.gz", "-d", "1ms"}, args...)...)
+		c.Stdout = w
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if code := c.exitCode(); code != 0 {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+		if strings.Contains(c.said(), "pipe") {
+			t.Errorf("%v: it complains: %q", args, c.said())
+		}
+		inUse(t, filepath.Join(dir, "out.pb.gz"), "")
+	}
+	w.Close()
 }
 
 // Without the privileges it says which are missing.

@@ -73,8 +73,8 @@ func doctorRun(ctx context.Context, o doctorOptions, stdout io.Writer) error {
 		_, color := terminal(stdout)
 		_, err = io.WriteString(stdout, doctor.Text(r, doctor.TextOptions{Color: color}))
 	}
-	if err != nil {
-		return &exitError{exitOutput, fmt.Errorf("writing the report: %w", err)}
+	if err := printed(err); err != nil {
+		return &exitError{exitOutput, err}
 	}
 	return verdict(r)
 }

@@ -21,7 +21,7 @@ const (
 	exitTarget      = 3   // the process cannot be traced
 	exitPermission  = 4   // a capability is missing
 	exitUnsupported = 5   // the kernel or this machine lacks something
-	exitOutput      = 6   // the output cannot be written
+	exitOutput      = 6   // the profile or the report cannot be written
 	exitAborted     = 130 // a second Ctrl-C
 )
 
@@ -51,13 +51,16 @@ func exitCode(err error) int {
 		return coded.code
 	case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "accepts "):
 		return exitUsage
+	case errors.As(err, &verifier): // which is EACCES too, for lack of nothing that can be granted
+		return exitUnsupported
 	case errors.Is(err, proc.ErrPermission), errors.Is(err, fs.ErrPermission):
 		return exitPermission
-	case errors.Is(err, proc.ErrNoProcess), errors.Is(err, proc.ErrKernelThread),
-		errors.Is(err, proc.ErrZombie), errors.Is(err, proc.ErrExited),
-		errors.Is(err, tracer.ErrNoFunctions), errors.Is(err, tracer.ErrClass):
+	case errors.Is(err, proc.ErrNoProcess), errors.Is(err, proc.ErrKernelThread), errors.Is(err, proc.ErrZombie),
+		errors.Is(err, proc.ErrThread), errors.Is(err, proc.ErrExited), errors.Is(err, proc.ErrReused),
+		errors.Is(err, proc.ErrOtherNamespace),
+		errors.Is(err, tracer.ErrNoFunctions), errors.Is(err, tracer.ErrClass), errors.Is(err, tracer.ErrReplaced):
 		return exitTarget
-	case errors.Is(err, ebpf.ErrNotSupported), errors.As(err, &verifier):
+	case errors.Is(err, ebpf.ErrNotSupported):
 		return exitUnsupported
 	}
 	return exitFailed

@@ -5,7 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,74 +14,104 @@ import (
 
 // output is the profile to be written. The place is tried before tracing
 // begins, and if it fails at the end all the same, another one is taken: what
-// was traced must not be lost for want of a file.
+// was traced must not be lost for want of a file. In between nothing lies there
+// that an end by force could leave behind.
 type output struct {
 	path string
-	tmp  *os.File
 }
 
-// newOutput opens a temporary file beside the profile, so that it appears whole
-// or not at all.
+// newOutput decides where the profile goes: to the path, or under its usual name
+// into the folder that the path is, or here if there is no path.
 func newOutput(path string, pid int) (*output, error) {
-	if path == "" {
-		path = fmt.Sprintf("unfreed-%d-%s.pb.gz", pid, time.Now().Format("20060102-150405"))
+	usual := fmt.Sprintf("unfreed-%d-%s.pb.gz", pid, time.Now().Format("20060102-150405"))
+	switch st, err := os.Stat(path); {
+	case path == "":
+		path = usual
+	case err == nil && st.IsDir():
+		path = filepath.Join(path, usual)
+	case err == nil && !st.Mode().IsRegular():
+		return nil, fmt.Errorf("writing %q: not a regular file (give another path with -o)", path)
+	case strings.HasSuffix(path, "/"):
+		return nil, fmt.Errorf("writing into %q: %w (give another path with -o)", path, fs.ErrNotExist)
 	}
-	path, err := filepath.Abs(path)
+	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("finding the place of %q: %w", path, err)
 	}
-	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("writing %q: not a regular file (give another path with -o)", path)
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	tmp, err := createBeside(abs)
 	if err != nil {
-		return nil, fmt.Errorf("creating the profile: %w (give another path with -o)", err)
+		return nil, fmt.Errorf("writing %q: %w (give another path with -o)", abs, err)
 	}
-	return &output{path: path, tmp: tmp}, nil
+	return &output{abs}, errors.Join(tmp.Close(), os.Remove(tmp.Name()))
 }
 
-// write fills the profile and returns where it is.
-func (o *output) write(fill func(io.Writer) error) (string, error) {
-	err := fill(o.tmp)
-	if err == nil {
-		err = o.keep()
+// createBeside creates a temporary file in the folder of a path. Its error names
+// no file: nobody asked for that one.
+func createBeside(path string) (*os.File, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	return f, withoutPath(err)
+}
+
+// withoutPath is the bare cause of an error that names a file.
+func withoutPath(err error) error {
+	var named *fs.PathError
+	if errors.As(err, &named) {
+		return named.Err
 	}
+	return err
+}
+
+// write writes the profile and returns where it is. With an error that is the
+// place taken instead, or nowhere.
+func (o *output) write(profile []byte) (string, error) {
+	err := o.replace(profile)
 	if err == nil {
 		return o.path, nil
 	}
 	// The disk may be full, or the folder gone.
-	spare, spareErr := os.CreateTemp("", strings.TrimSuffix(filepath.Base(o.path), ".pb.gz")+"-*.pb.gz")
+	spare, spareErr := writeSpare(strings.TrimSuffix(filepath.Base(o.path), ".pb.gz")+"-*.pb.gz", profile)
 	if spareErr != nil {
-		return "", fmt.Errorf("writing %q: %w", o.path, errors.Join(err, spareErr))
+		return "", fmt.Errorf("could not write %s: %w, nor anywhere else: %w", o.path, withoutPath(err), spareErr)
 	}
-	defer spare.Close()
-	if spareErr := fill(spare); spareErr != nil {
-		os.Remove(spare.Name())
-		return "", fmt.Errorf("writing %q: %w", o.path, errors.Join(err, spareErr))
-	}
-	return spare.Name(), nil
+	return spare, fmt.Errorf("could not write %s: %w; the profile is in %s (move it to a place with room)", o.path, withoutPath(err), spare)
 }
 
-// keep gives the temporary file its name. Its mode is the usual one: a profile
-// holds names and addresses, not the target's data.
-func (o *output) keep() error {
-	if err := o.tmp.Chmod(0o644); err != nil {
+// replace puts the profile at its place, whole or not at all. Its mode is the
+// usual one: a profile holds names and addresses, not the target's data.
+func (o *output) replace(profile []byte) error {
+	tmp, err := createBeside(o.path)
+	if err != nil {
 		return err
 	}
-	if err := o.tmp.Close(); err != nil {
-		return err
+	_, err = tmp.Write(profile)
+	if err == nil {
+		err = tmp.Chmod(0o644)
 	}
-	if err := os.Rename(o.tmp.Name(), o.path); err != nil {
-		return err
+	if closeErr := tmp.Close(); err == nil {
+		err = closeErr
 	}
-	o.tmp = nil
-	return nil
+	if err == nil {
+		err = os.Rename(tmp.Name(), o.path)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+	}
+	return err
 }
 
-// discard removes the temporary file if it was not kept.
-func (o *output) discard() {
-	if o.tmp != nil {
-		o.tmp.Close()
-		os.Remove(o.tmp.Name())
+// writeSpare writes the profile to a new file in the folder for temporary ones.
+func writeSpare(pattern string, profile []byte) (string, error) {
+	f, err := os.CreateTemp("", pattern)
+	if err != nil {
+		return "", err
 	}
+	_, err = f.Write(profile)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return f.Name(), nil
 }

@@ -52,16 +52,32 @@ Nothing is injected into the process and it is never stopped.`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError(fmt.Errorf("unknown command %q (see `unfreed --help`)", args[0]))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError(fmt.Errorf("%w (see `%s --help`)", err, cmd.CommandPath()))
+	})
 	cmd.SetVersionTemplate("unfreed {{.Version}}\n")
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.AddCommand(newAttachCmd(), newWebCmd(), newDoctorCmd())
 	return cmd
+}
+
+// printed is the error of writing to standard output. It is none if the reader
+// has gone, as `head` does when it has seen enough.
+func printed(err error) error {
+	if err == nil || errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return fmt.Errorf("writing the report: %w", err)
 }
 
 // version is what the module system and the version control say of this build.
