@@ -61,13 +61,14 @@ func reasonOf(err error) string {
 
 func openRemedy(err error) string {
 	var denied *proc.PermissionError
+	var thread *proc.ThreadError
 	switch {
 	case errors.As(err, &denied):
 		return denied.Remedy
+	case errors.As(err, &thread):
+		return fmt.Sprintf("look at the process: unfreed doctor %d", thread.PID)
 	case errors.Is(err, proc.ErrNoProcess), errors.Is(err, proc.ErrExited), errors.Is(err, proc.ErrZombie):
 		return "list the candidates: pgrep -af python"
-	case errors.Is(err, proc.ErrThread):
-		return "give the PID of its process"
 	case errors.Is(err, proc.ErrKernelThread):
 		return "give the PID of a program: pgrep -af python"
 	}

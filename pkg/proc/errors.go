@@ -20,8 +20,8 @@ var (
 	ErrKernelThread = errors.New("kernel thread")
 	// ErrZombie means that the process has exited and only waits to be reaped.
 	ErrZombie = errors.New("zombie")
-	// ErrThread means that the number is of a thread, not of a process; the
-	// message names the process.
+	// ErrThread means that the number is of a thread, not of a process. The
+	// error is a *ThreadError.
 	ErrThread = errors.New("a thread, not a process")
 	// ErrPermission means that the process exists and may not be looked into.
 	// The error is a *PermissionError.
@@ -70,6 +70,19 @@ func (e *PermissionError) Error() string {
 // Unwrap makes the error ErrPermission as well as its cause.
 func (e *PermissionError) Unwrap() []error { return []error{ErrPermission, e.Err} }
 
+// ThreadError tells of which process a thread is. It is ErrThread.
+type ThreadError struct {
+	TID, PID int
+}
+
+// Error implements error.
+func (e *ThreadError) Error() string {
+	return fmt.Sprintf("%d is a thread of process %d (attach to that)", e.TID, e.PID)
+}
+
+// Unwrap makes the error ErrThread.
+func (e *ThreadError) Unwrap() error { return ErrThread }
+
 // permission types the error of a first read of the process: EACCES and EPERM
 // become a *PermissionError.
 func (p *Process) permission(op string, err error) error {
@@ -99,7 +112,7 @@ func (p *Process) denied(op string, err error) *PermissionError {
 		e.Why = "kernel.yama.ptrace_scope is 3, which forbids reading any other process"
 		e.Remedy = "it can be lowered only by a reboot"
 	default:
-		e.Why = "a security module (SELinux, AppArmor, seccomp) forbids it though CAP_SYS_PTRACE is held"
+		e.Why = "CAP_SYS_PTRACE is held, but a security module (SELinux, AppArmor, seccomp) may forbid it"
 		e.Remedy = "look for the denial in the kernel log or the audit log"
 	}
 	return e
@@ -144,6 +157,11 @@ func (p *Process) gone(err error) error {
 		return err
 	case errors.Is(err, unix.ESRCH),
 		errors.Is(err, fs.ErrNotExist) && (p.pidfd == nil || !p.Alive()):
+		// The name of the file tells nothing, being relative to a descriptor.
+		var named *fs.PathError
+		if errors.As(err, &named) {
+			err = named.Err
+		}
 		return fmt.Errorf("%w (%w)", ErrExited, err)
 	}
 	return err

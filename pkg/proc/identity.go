@@ -38,7 +38,7 @@ func (p *Process) pin() error {
 		return p.permission("reading its status", err)
 	}
 	if status.TGID != p.pid {
-		return fmt.Errorf("%w: it is of process %d", ErrThread, status.TGID)
+		return &ThreadError{TID: p.pid, PID: status.TGID}
 	}
 	if depth >= len(status.NSpids) {
 		return otherNamespace()

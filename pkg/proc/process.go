@@ -58,8 +58,8 @@ type Process struct {
 
 // Open pins the process that has the number pid in /proc and checks that it can
 // be looked into. The error is one of ErrNoProcess, ErrKernelThread, ErrZombie,
-// ErrThread, ErrOtherNamespace, ErrExited or a *PermissionError (which is
-// ErrPermission), unless /proc itself is unusable.
+// ErrOtherNamespace, ErrExited, a *ThreadError (which is ErrThread) or a
+// *PermissionError (which is ErrPermission), unless /proc itself is unusable.
 func Open(pid int) (*Process, error) {
 	if pid <= 0 {
 		return nil, fmt.Errorf("opening process %d: %w", pid, ErrNoProcess)
@@ -67,6 +67,9 @@ func Open(pid int) (*Process, error) {
 	p := &Process{pid: pid, done: make(chan struct{})}
 	if err := p.open(); err != nil {
 		p.release()
+		if errors.Is(err, ErrThread) {
+			return nil, err // says it all
+		}
 		return nil, fmt.Errorf("opening process %d: %w", pid, err)
 	}
 	go p.wait()

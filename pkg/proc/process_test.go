@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -68,8 +69,12 @@ func TestThreads(t *testing.T) {
 		if tid == target.PID() {
 			continue
 		}
-		if _, err := Open(tid); !errors.Is(err, ErrThread) {
-			t.Errorf("opening a thread: %v, want ErrThread", err)
+		_, err := Open(tid)
+		if !errors.Is(err, ErrThread) {
+			t.Fatalf("opening a thread: %v, want ErrThread", err)
+		}
+		if want := fmt.Sprintf("%d is a thread of process %d (attach to that)", tid, target.PID()); err.Error() != want {
+			t.Errorf("opening a thread: %q, want %q", err, want)
 		}
 	}
 }
@@ -261,5 +266,18 @@ func TestClass32(t *testing.T) {
 	target.WaitLine("ready")
 	if class, err := openProcess(t, target.PID()).Class(); err != nil || class != elf.ELFCLASS32 {
 		t.Errorf("Class() = %v, %v; want ELFCLASS32", class, err)
+	}
+}
+
+// A process that goes away is told without the names by which it was read.
+func TestGoneMessage(t *testing.T) {
+	target := startTarget(t, "threads")
+	p := openProcess(t, target.PID())
+	target.Signal(os.Kill)
+	<-p.Done()
+	_ = target.Wait()
+	_, err := p.stat()
+	if !errors.Is(err, ErrExited) || strings.Contains(err.Error(), "/proc/self") {
+		t.Errorf("reading the status of a process that has exited: %v", err)
 	}
 }
