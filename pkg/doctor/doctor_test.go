@@ -149,6 +149,15 @@ func TestTargets(t *testing.T) {
 			want: []Finding{{ID: "unwind", State: Degraded, Reason: "libnoframes.so: no unwind information"}},
 		},
 		{
+			name: "a library of data", marker: "READY",
+			cmd: func(t *testing.T) *exec.Cmd {
+				cmd := exec.Command(simple(t))
+				cmd.Env = append(os.Environ(), "LD_PRELOAD="+testutil.BuildC(t, []string{"pkg/doctor/testdata/data.c"}, "-shared", "-fPIC", "-g0"))
+				return cmd
+			},
+			want: []Finding{{ID: "unwind", State: OK}},
+		},
+		{
 			name: "another mount and PID namespace", marker: "READY",
 			cmd: func(t *testing.T) *exec.Cmd {
 				cmd := exec.Command(simple(t))

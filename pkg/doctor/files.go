@@ -5,6 +5,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -139,6 +140,9 @@ func (x *images) unwindable(ctx context.Context, code []proc.Mapping) Finding {
 			table, err := unwind.Extract(i.file)
 			mu.Lock()
 			defer mu.Unlock()
+			if errors.Is(err, unwind.ErrNoRows) && !hasCode(i.elf) {
+				return nil // no stack passes through it
+			}
 			if err != nil {
 				without = append(without, path.Base(i.path)+": "+unwindCause(err))
 				return nil
@@ -159,6 +163,33 @@ func (x *images) unwindable(ctx context.Context, code []proc.Mapping) Finding {
 		f.Reason = "none in " + plural(len(without), "file") + "; a stack that passes through one ends there: " + some(without)
 	}
 	return f
+}
+
+// maxStartupCode bounds the code that the C compiler links into every library
+// to run constructors and destructors, which has no unwind tables: 185 bytes for
+// x86_64.
+const maxStartupCode = 1 << 10
+
+// hasCode reports whether a file has functions of its own. Libraries of data and
+// those that only list others have none.
+func hasCode(f *elfsym.File) bool {
+	symbols, err := f.DynSymbols()
+	if err != nil || slices.ContainsFunc(symbols, func(s elfsym.Symbol) bool {
+		return s.Type != elf.STT_OBJECT && s.Name != "_init" && s.Name != "_fini"
+	}) {
+		return true
+	}
+	var size uint64
+	if text, err := f.SectionReader(".text"); err == nil {
+		size = uint64(text.Size())
+	} else { // without sections
+		for _, s := range f.Segments() {
+			if s.Flags&elf.PF_X != 0 {
+				size += s.Memsz
+			}
+		}
+	}
+	return size > maxStartupCode
 }
 
 func unwindCause(err error) string {

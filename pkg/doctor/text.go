@@ -46,6 +46,11 @@ func Text(r *Report, o TextOptions) string {
 			t.line("%s", t.paint("1", strings.ToUpper(string(area[:1]))+string(area[1:])))
 		}
 		t.finding(f)
+		// Without privileges one reason stands for a whole area.
+		if next := i + 1; next == len(r.Findings) || !sameNotes(f, &r.Findings[next]) {
+			t.note(reasonLead, f.Reason)
+			t.note(remedyLead, f.Remedy)
+		}
 	}
 	t.line("")
 	t.verdict(r)
@@ -72,7 +77,7 @@ func (t *text) paint(code, s string) string {
 func (t *text) finding(f *Finding) {
 	state := fmt.Sprintf("%-*s", stateColumn, f.State)
 	state = strings.Replace(state, string(f.State), t.paint(colors[f.State], string(f.State)), 1)
-	lead := strings.Repeat(" ", textIndent) + state + fmt.Sprintf("%-*s", nameColumn, f.Name)
+	lead := strings.Repeat(" ", textIndent) + state + fmt.Sprintf("%-*s  ", nameColumn-2, f.Name)
 	const column = textIndent + stateColumn + nameColumn
 	for i, l := range wrap(clean(f.Detail), textWidth-column) {
 		if i > 0 {
@@ -83,8 +88,11 @@ func (t *text) finding(f *Finding) {
 	if f.Detail == "" {
 		t.line("%s", lead)
 	}
-	t.note(reasonLead, f.Reason)
-	t.note(remedyLead, f.Remedy)
+}
+
+// sameNotes reports whether two findings have the same reason and remedy.
+func sameNotes(a, b *Finding) bool {
+	return a.Area == b.Area && a.State == b.State && a.Reason == b.Reason && a.Remedy == b.Remedy
 }
 
 // note renders what belongs to a finding, below its name.
