@@ -23,7 +23,7 @@ func compare(t *testing.T, name, got string) {
 }
 
 func TestText(t *testing.T) {
-	snapshots := map[string]func() *alloc.Snapshot{"quiet": quiet, "loud": loud, "empty": empty}
+	snapshots := map[string]func() *alloc.Snapshot{"quiet": quiet, "loud": loud, "empty": empty, "training": training}
 	profile := TextOptions{Profile: "unfreed-4242.pb.gz", Open: "unfreed web unfreed-4242.pb.gz"}
 	for name, s := range snapshots {
 		for _, width := range []int{60, 80, 120} {

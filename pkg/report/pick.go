@@ -50,8 +50,8 @@ func pick(stack []alloc.Frame) (python, native int) {
 	return python, native
 }
 
-// place says where a frame is: file:line, or the file it was loaded from.
-func place(f *alloc.Frame) string {
+// location says where a frame is: file:line, or the file it was loaded from.
+func location(f *alloc.Frame) string {
 	switch {
 	case f.File != "" && f.Line > 0:
 		return f.File + ":" + strconv.Itoa(f.Line)

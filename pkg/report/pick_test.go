@@ -147,6 +147,11 @@ func FuzzNames(f *testing.F) {
 		if got := name(s, n); terminal.Columns(got) > n {
 			t.Errorf("cut %q to %d columns: %q has %d", s, n, got, terminal.Columns(got))
 		}
+		for _, l := range flow([]string{s, s, "and 2 more native places"}, n+30) {
+			if terminal.Columns(l) > n+30 {
+				t.Errorf("flow of %q in %d columns has a line %q", s, n+30, l)
+			}
+		}
 		function, place := pair(s, s, n)
 		if n > 10 && terminal.Columns(function)+2+terminal.Columns(place) > n && s != "" {
 			t.Errorf("pair of %q in %d columns: %q, %q", s, n, function, place)

@@ -18,25 +18,54 @@ import (
 	"github.com/unfreed/unfreed/pkg/alloc"
 )
 
-// row is what the text report shows as one site: all sites that would read the
-// same. A leak reached through fifty stacks is one line of the program.
+// row is what the text report shows as one site: all sites of one Python line,
+// or of one native place where there is no Python. A leak reached through fifty
+// stacks is one line of the program, and so is one of fifty tensors that a
+// library without symbols allocates at fifty addresses.
 type row struct {
-	where, via string // the Python line and the native function, as far as there are any
-	at, in     string // where those two are
-	function   string // the allocation function
-	kind       alloc.Kind
+	where, at string // the Python line and where it is, as far as there is one
+	kind      alloc.Kind
+	tally
+	places []place // below the line, the one that holds the most first
+}
 
+// place is what native code allocated for a line, as far as it is shown.
+type place struct {
+	function string // the allocation function
+	via, in  string // the function that called it and where that is; may be empty
+	tally
+}
+
+// tally is what is outstanding.
+type tally struct {
 	bytes, objects int64
 	oldest         time.Duration
 }
 
+func (t *tally) add(o tally) {
+	t.bytes += o.bytes
+	t.objects += o.objects
+	t.oldest = max(t.oldest, o.oldest)
+}
+
+// larger orders tallies, the larger one first.
+func larger(a, b tally) int {
+	return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(b.objects, a.objects))
+}
+
 // rows groups outstanding memory by what is shown of it, the largest first.
 func rows(sites []alloc.Site) []row {
-	type key struct {
-		where, via, at, in, function string
-		kind                         alloc.Kind
+	type native struct{ function, via, in string }
+	type line struct {
+		where, at string
+		native    native // where there is no Python
+		kind      alloc.Kind
 	}
-	index := make(map[key]int)
+	type part struct {
+		row    int
+		native native
+	}
+	lines, parts := make(map[line]int), make(map[part]int)
 	var list []row
 	for i := range sites {
 		s := &sites[i]
@@ -44,35 +73,49 @@ func rows(sites []alloc.Site) []row {
 			continue
 		}
 		r := describe(s)
-		k := key{r.where, r.via, r.at, r.in, r.function, r.kind}
-		at, ok := index[k]
+		p := &r.places[0]
+		n := native{p.function, p.via, p.in}
+		l := line{r.where, r.at, native{}, r.kind}
+		if r.where == "" {
+			l.native = n
+		}
+		at, ok := lines[l]
 		if !ok {
 			at = len(list)
-			index[k] = at
+			lines[l], parts[part{at, n}] = at, 0
 			list = append(list, r)
+			continue
 		}
 		x := &list[at]
-		x.bytes += s.InUseBytes
-		x.objects += s.InUseObjects
-		x.oldest = max(x.oldest, s.OldestAge)
+		x.add(r.tally)
+		if j, ok := parts[part{at, n}]; ok {
+			x.places[j].add(p.tally)
+		} else {
+			parts[part{at, n}] = len(x.places)
+			x.places = append(x.places, *p)
+		}
 	}
-	slices.SortStableFunc(list, func(a, b row) int {
-		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(b.objects, a.objects))
-	})
+	for i := range list {
+		slices.SortStableFunc(list[i].places, func(a, b place) int { return larger(a.tally, b.tally) })
+	}
+	slices.SortStableFunc(list, func(a, b row) int { return larger(a.tally, b.tally) })
 	return list
 }
 
-// describe picks what to show of a site.
+// describe picks what to show of a site: a row with one place.
 func describe(s *alloc.Site) row {
-	r := row{function: terminal.Clean(cmp.Or(s.Function, s.Kind.String())), kind: s.Kind}
+	t := tally{s.InUseBytes, s.InUseObjects, s.OldestAge}
+	p := place{function: terminal.Clean(cmp.Or(s.Function, s.Kind.String())), tally: t}
+	r := row{kind: s.Kind, tally: t}
 	python, native := pick(s.Stack)
 	if native >= 0 {
 		f := &s.Stack[native]
-		r.via, r.in = terminal.Clean(bare(f.Label())), terminal.Clean(place(f))
+		p.via, p.in = terminal.Clean(bare(f.Label())), terminal.Clean(location(f))
 	}
 	if python >= 0 {
 		f := &s.Stack[python]
-		r.where, r.at = terminal.Clean(f.Label()), terminal.Clean(place(f))
+		r.where, r.at = terminal.Clean(f.Label()), terminal.Clean(location(f))
 	}
+	r.places = []place{p}
 	return r
 }

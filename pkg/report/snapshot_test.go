@@ -123,6 +123,37 @@ func loud() *alloc.Snapshot {
 	return s
 }
 
+// training is one of a loop whose library has no symbols: one Python line, and
+// five places below it.
+func training() *alloc.Snapshot {
+	s := empty()
+	s.Target.Command, s.Target.Python = []string{"python3", "train.py"}, "3.11.2"
+	forward := py("Linear.forward", "/srv/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", 114)
+	for i := range 5 {
+		n := int64(i + 1)
+		s.Sites = append(s.Sites, alloc.Site{ID: alloc.StackID(n), Function: "posix_memalign", InUseBytes: n << 20, InUseObjects: n,
+			OldestAge: time.Duration(n) * time.Second, Stack: []alloc.Frame{
+				{Address: torchMap.Start + 0x3a51000 + uint64(n)<<8, Mapping: torchMap}, interp("cfunction_call"), forward,
+				py("step", "/srv/app/train.py", 21),
+			}})
+	}
+	s.Sites = append(s.Sites,
+		alloc.Site{ID: 6, Function: "malloc", InUseBytes: 4 << 10, InUseObjects: 2, OldestAge: 90 * time.Second, Stack: []alloc.Frame{
+			interp("_PyObject_Malloc"), py("step", "/srv/app/train.py", 21),
+		}},
+		alloc.Site{ID: 7, Function: "malloc", InUseBytes: 2 << 10, InUseObjects: 1, OldestAge: time.Second, Stack: []alloc.Frame{
+			interp("_PyObject_Malloc"), py("step", "/srv/app/train.py", 22),
+		}},
+		alloc.Site{ID: 8, Function: "malloc", InUseBytes: 1 << 10, InUseObjects: 1, OldestAge: time.Second, Stack: []alloc.Frame{
+			{Address: torchMap.Start + 0x1234, Mapping: torchMap},
+		}},
+		alloc.Site{ID: 9, Function: "malloc", InUseBytes: 512, InUseObjects: 1, OldestAge: time.Second, Stack: []alloc.Frame{
+			{Address: torchMap.Start + 0x5678, Mapping: torchMap},
+		}},
+	)
+	return s
+}
+
 // empty is one in which nothing happened.
 func empty() *alloc.Snapshot {
 	return &alloc.Snapshot{

@@ -105,6 +105,10 @@ const (
 	siteColumn   = bytesColumn + shareColumn + countColumn + oldestColumn + 2
 )
 
+// minDetail is the room that the lines below a site get at least, in narrow
+// terminals by starting further left.
+const minDetail = defaultWidth - siteColumn
+
 // columnsOf renders a line of the table in front of the site.
 func columnsOf(bytes, share, count, oldest string) string {
 	return terminal.PadLeft(bytes, bytesColumn) + terminal.PadLeft(share, shareColumn) +
@@ -160,33 +164,33 @@ func (t *text) totals(bytes, objects int64) {
 
 // site renders a row: the Python line, and below it the native function.
 func (t *text) site(r *row, total int64) {
-	first, second := [2]string{r.where, r.at}, [2]string{r.via, r.in}
-	via := r.function + " in "
+	most := &r.places[0]
+	name, at := r.where, r.at
+	below := []string{most.function}
 	switch {
-	case r.where == "" && r.via == "":
-		first[0] = r.function // a stack without frames, or a view without any
-		via = ""
+	case r.where == "" && most.via == "":
+		name, below = most.function, nil // a stack without frames, or a view without any
 	case r.where == "":
-		first, second = second, [2]string{}
-		via = r.function
-	case r.via == "":
-		via = r.function + ", called by Python itself"
-		if t.o.View.DropNative {
-			via = r.function
-		}
+		name, at = most.via, most.in
+	case most.via != "":
+		below = []string{most.function + " in " + most.via, most.in}
+	case !t.o.View.DropNative:
+		below = []string{most.function + ", called by Python itself"}
 	}
-	function, at := pair(first[0], first[1], t.width-siteColumn)
+	if n := int64(len(r.places) - 1); n > 0 {
+		noun := "more native place"
+		if t.o.View.DropNative {
+			noun = "more function"
+		}
+		below = append(below, "and "+plural(n, noun))
+	}
+	function, at := pair(name, at, t.width-siteColumn)
 	t.line("%s%s  %s", columnsOf(Bytes(r.bytes), share(r.bytes, total), briefCount(r.objects), span(r.oldest)),
 		t.paint.bold(function), at)
-	if via == "" {
-		return
+	column := min(siteColumn, t.width-minDetail)
+	for _, l := range flow(below, t.width-column) {
+		t.line("%s%s", strings.Repeat(" ", column), t.paint.dim(l))
 	}
-	// The columns in front are free here for what needs them.
-	const indent = 4
-	function, at = pair(second[0], second[1], t.width-indent-terminal.Columns(via))
-	line := strings.TrimRight(via+function+"  "+at, " ")
-	lead := max(indent, min(siteColumn, t.width-terminal.Columns(line)))
-	t.line("%s%s", strings.Repeat(" ", lead), t.paint.dim(line))
 }
 
 // before renders what the target held when unfreed came, as the last row.
