@@ -158,11 +158,12 @@ func attachRun(ctx context.Context, o *attachOptions, stdout, stderr io.Writer) 
 		MaxLive: o.maxLive, MaxSites: o.maxSites, Modes: modes,
 		Tables: cache, Progress: ui.progress,
 	})
-	defer p.Close()
 	ui.clear()
 	if err != nil {
+		defer p.Close()
 		return startError(ctx, p, err)
 	}
+	defer p.Close()
 	defer s.Close()
 
 	end := trace(ctx, s, o, ui)
