@@ -36,7 +36,7 @@ dir=$top/bin/vm
 # and kernels die of it.
 accel=${VM_ACCEL:-tcg,thread=single}
 mkdir -p "$dir"
-# What belongs to this run alone, where the machine sees it too, unlike /tmp.
+# What belongs to this run alone, where the machine sees it too.
 run=$(mktemp -d "$dir/run.XXXXXX")
 scratch=$(mktemp -d) # a socket's name must be short
 socket=$scratch/fs
@@ -156,7 +156,7 @@ boot() {
 # job writes what the machine runs.
 job() {
 	cat <<-END
-		export PATH='$PATH' HOME='$HOME' CI='${CI:-}' REQUIRE_BPF=1 TMPDIR=/tmp
+		export PATH='$PATH' HOME='$HOME' CI='${CI:-}' REQUIRE_BPF=1 TMPDIR=/dev/shm
 		uname -sr
 		cd '$top'
 	END

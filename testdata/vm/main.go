@@ -2,8 +2,8 @@
 
 // Command vm is process 1 of the virtual machines that .ci/vm.sh starts to run
 // tests on other kernels. It loads the modules of its initramfs, makes the
-// host's file system its root, read-only, with a /tmp, /proc, /sys and /dev of
-// its own, runs one command as a child and powers off.
+// host's file system its root, read-only, with /proc, /sys, /dev and a /dev/shm
+// to write to of its own, runs one command as a child and powers off.
 //
 // The command comes from the kernel's command line, behind "--": the kernel
 // hands what it does not know to process 1. The last line on the console is
@@ -108,7 +108,6 @@ func enterHost() error {
 		{"devpts", "/dev/pts", "devpts", 0, ""},
 		{"tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777"},
 		{"tmpfs", "/run", "tmpfs", 0, ""},
-		{"tmpfs", "/tmp", "tmpfs", 0, "mode=1777"},
 	} {
 		target := filepath.Join(root, m.target)
 		if err := os.MkdirAll(target, 0o755); err != nil {
