@@ -76,11 +76,24 @@ func runWeb(ctx context.Context, opts webOpts, path string, stdout, stderr io.Wr
 	defer l.Close()
 	url := "http://" + l.Addr().String() + flameGraphPath
 	fmt.Fprintf(stdout, "Serving %s at %s (Ctrl-C to stop)\n", path, url)
+	if hint := tunnelHint(os.Getenv("SSH_CONNECTION"), l.Addr()); hint != "" {
+		fmt.Fprintln(stdout, hint)
+	}
 	warnIncomplete(stderr, p)
 	if !opts.noBrowser {
 		openBrowser(ctx, url)
 	}
 	return servePprof(ctx, p, l, stderr)
+}
+
+// tunnelHint says how to get there from the machine at which the user sits, if
+// that is another: sshd sets SSH_CONNECTION.
+func tunnelHint(connection string, addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if connection == "" || !ok {
+		return ""
+	}
+	return fmt.Sprintf("From your own machine: ssh -L %d:127.0.0.1:%d HOST, then open the same address there", tcp.Port, tcp.Port)
 }
 
 // warnIncomplete says what pprof shows only to those who ask for the details of

@@ -82,6 +82,7 @@ func writeFile(t *testing.T, name, content string) string {
 func startWeb(t *testing.T, path string) (url string) {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
+	t.Setenv("SSH_CONNECTION", "") // nobody reads a second line
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	done := make(chan error, 1)
@@ -243,6 +244,16 @@ func TestWebErrors(t *testing.T) {
 				t.Errorf("%v, want %q in it", err, tt.says)
 			}
 		})
+	}
+}
+
+func TestTunnelHint(t *testing.T) {
+	addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}
+	if got := tunnelHint("", addr); got != "" {
+		t.Errorf("without SSH: %q", got)
+	}
+	if got, want := tunnelHint("192.0.2.1 50000 192.0.2.2 22", addr), "ssh -L 8080:127.0.0.1:8080 HOST"; !strings.Contains(got, want) {
+		t.Errorf("over SSH: %q, want %q in it", got, want)
 	}
 }
 
