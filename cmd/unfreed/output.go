@@ -71,9 +71,9 @@ func (o *output) write(profile []byte) (string, error) {
 	// The disk may be full, or the folder gone.
 	spare, spareErr := writeSpare(strings.TrimSuffix(filepath.Base(o.path), ".pb.gz")+"-*.pb.gz", profile)
 	if spareErr != nil {
-		return "", fmt.Errorf("could not write %s: %w, nor anywhere else: %w", o.path, withoutPath(err), spareErr)
+		return "", fmt.Errorf("writing %s: %w, and anywhere else: %w", o.path, withoutPath(err), spareErr)
 	}
-	return spare, fmt.Errorf("could not write %s: %w; the profile is in %s (move it to a place with room)", o.path, withoutPath(err), spare)
+	return spare, fmt.Errorf("writing %s: %w; the profile is in %s (move it to a place with room)", o.path, withoutPath(err), spare)
 }
 
 // replace puts the profile at its place, whole or not at all. Its mode is the

@@ -114,7 +114,7 @@ func TestAttachFullDisk(t *testing.T) {
 		t.Fatalf("spare profiles %v, %v, want one", spare, err)
 	}
 	inUse(t, spare[0], "")
-	want := "unfreed: could not write " + out + ": no space left on device; the profile is in " + spare[0] + " (move it to a place with room)\n"
+	want := "unfreed: writing " + out + ": no space left on device; the profile is in " + spare[0] + " (move it to a place with room)\n"
 	if !strings.HasSuffix(c.said(), want) {
 		t.Errorf("stderr %q, want %q at the end", c.said(), want)
 	}
