@@ -133,6 +133,14 @@ func as[T any](b []byte) (*T, error) {
 	return &t, nil
 }
 
+// checked keeps a nil pointer from becoming a Record that is not nil.
+func checked[T any](r *T, err error) (Record, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
 func decode(b []byte) (Record, error) {
 	kind, err := as[uint32](b)
 	if err != nil {
@@ -140,9 +148,9 @@ func decode(b []byte) (Record, error) {
 	}
 	switch allocRecordType(*kind) {
 	case allocRecordTypeRECORD_STACK:
-		return decodeStack(b)
+		return checked(decodeStack(b))
 	case allocRecordTypeRECORD_CODE:
-		return decodeCode(b)
+		return checked(decodeCode(b))
 	case allocRecordTypeRECORD_RAW:
 		w, err := as[allocRawRecord](b)
 		if err != nil {
