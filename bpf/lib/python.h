@@ -159,6 +159,16 @@ static __always_inline int thread_walk(struct thread *t)
 	return 0;
 }
 
+/* Is the copied state in the interpreter that was made last? Else the thread may
+ * have gone on from it into a newer one, where it runs now. */
+static __always_inline int in_newest_interpreter(struct thread *t)
+{
+	__u64 interp;
+
+	return !read_user(&interp, 8, python.interpreters) &&
+	       interp == tstate_word(t, python.thread_interp);
+}
+
 /* Finds the thread's state and the frame it runs. */
 static __always_inline int thread_find(struct thread *t, __u64 *frame)
 {
@@ -168,7 +178,7 @@ static __always_inline int thread_find(struct thread *t, __u64 *frame)
 		t->python_status = PYTHON_NO_THREAD;
 		return -1;
 	}
-	if (!t->tstate || !thread_still_there(t)) {
+	if (!t->tstate || !thread_still_there(t) || !in_newest_interpreter(t)) {
 		if (thread_walk(t))
 			return -1;
 		walked = 1;

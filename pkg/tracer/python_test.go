@@ -138,3 +138,30 @@ func compareCheckpoint(t *testing.T, c *checkpoint, site *alloc.Site) {
 		t.Errorf("%s: stack differs (-target +traced):\n%s", c.Name, diff)
 	}
 }
+
+// A thread that runs one interpreter inside another has a state in each: the
+// frames are those of the inner one.
+func TestSecondInterpreter(t *testing.T) {
+	testutil.RequireBPF(t)
+	for _, py := range testutil.Pythons(t) {
+		if py.Minor < 11 || py.Chroot != "" {
+			continue // extension modules of a minimal system lack there
+		}
+		t.Run(py.String(), func(t *testing.T) {
+			target := py.Start(t, py.File(t, "testdata/targets/python/subinterpreter.py"))
+			target.WaitLine("READY")
+			s := startSession(t, target, tracer.Options{})
+			target.Send("go")
+			target.WaitLine("DONE")
+			snap := finish(t, s)
+			requireComplete(t, snap)
+			// bytearray allocates one byte more, for a closing zero.
+			if bytes, objects := inSite(snap, "in_second"); objects < 50 || bytes < 50*30011 {
+				t.Errorf("%d bytes in %d objects in the second interpreter, want %d in 50", bytes, objects, 50*30011)
+			}
+			if bytes, objects := inSite(snap, "in_first"); objects < 40 || bytes < 40*50021 {
+				t.Errorf("%d bytes in %d objects in the first interpreter, want %d in 40", bytes, objects, 40*50021)
+			}
+		})
+	}
+}
