@@ -11,7 +11,6 @@
 #include <bpf/bpf_helpers.h>
 
 #define MAX_MAPPINGS 8192 /* a half of the mappings array */
-#define MAX_INFOS (1 << 20)
 
 /* Two halves; the one in use and its count are in mappings_in_use. */
 struct {

@@ -215,7 +215,7 @@ struct python_layout {
 	__u64 code_mask;
 	__u32 interp_next, interp_threads;
 	__u32 thread_next, thread_prev, thread_interp, thread_id, thread_unique_id;
-	__u32 thread_frame, thread_size;
+	__u32 thread_frame;
 	__s32 frame_indirect; /* -1: thread_frame points to the frame itself */
 	__u32 frame_size, frame_code, frame_prev, frame_instr;
 	__s32 frame_owner; /* -1: every frame is an entry */

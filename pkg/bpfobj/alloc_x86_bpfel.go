@@ -159,7 +159,6 @@ type allocPythonLayout struct {
 	ThreadId           uint32
 	ThreadUniqueId     uint32
 	ThreadFrame        uint32
-	ThreadSize         uint32
 	FrameIndirect      int32
 	FrameSize          uint32
 	FrameCode          uint32
@@ -182,7 +181,6 @@ type allocPythonLayout struct {
 	BytesHeader        uint32
 	BytesLength        uint32
 	Enabled            uint32
-	_                  [4]byte
 }
 
 type allocRawRecord struct {
