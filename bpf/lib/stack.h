@@ -89,7 +89,7 @@ static long code_step(__u32 i, void *data)
 	r = bpf_ringbuf_reserve(&events, sizeof(*r), 0);
 	if (!r) {
 		count(COUNT_CODE_NOT_SENT);
-		t->found = 0;
+		t->codes_unsent = 1;
 		return 1;
 	}
 	r->type = RECORD_CODE;
@@ -162,10 +162,10 @@ __noinline int stack_send(struct thread *t, __u64 site, __u32 function, __u64 si
 	if (!t)
 		return -1;
 	h = &t->record.header;
-	t->found = 1;
+	t->codes_unsent = 0;
 	if (t->python_count)
 		bpf_loop(MAX_PYTHON, code_step, &loop, 0);
-	if (!t->found)
+	if (t->codes_unsent)
 		return -1;
 	h->type = RECORD_STACK;
 	h->function = function;

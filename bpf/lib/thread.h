@@ -94,7 +94,8 @@ struct thread {
 	__u64 threads_head, threads_head_id; /* when the thread was last found to have no state */
 	__u64 walk_interp, walk_thread, found, found_running;
 	__u32 python_count, python_status;
-	__u32 frame_at, pad2; /* where in window the frame at hand begins */
+	__u32 codes_unsent; /* a code object of the stack did not fit into the ring */
+	__u32 frame_at;	    /* where in window the frame at hand begins */
 	__u8 tstate_copy[THREAD_READ];
 	__u64 capture;				/* number of this capture */
 	struct named_frame named[NAMED_FRAMES]; /* by frame address */

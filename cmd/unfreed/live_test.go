@@ -116,7 +116,7 @@ func openPTY(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		t.Skipf("a pseudoterminal is missing: %v", err)
+		testutil.Skipf(t, "a pseudoterminal is missing: %v", err)
 	}
 	master = os.NewFile(uintptr(fd), "/dev/ptmx")
 	t.Cleanup(func() { master.Close() })

@@ -323,8 +323,8 @@ type allocThread struct {
 	FoundRunning   uint64
 	PythonCount    uint32
 	PythonStatus   uint32
+	CodesUnsent    uint32
 	FrameAt        uint32
-	Pad2           uint32
 	TstateCopy     [192]uint8
 	Capture        uint64
 	Named          [256]struct {

@@ -113,6 +113,7 @@ var reasons = []struct {
 	{allocCounterCOUNT_THROWS, "throwing_calls", "calls of operator new not counted: near a limit, where a probe at the return would turn bad_alloc into an abort"},
 	{allocCounterCOUNT_ALTSTACK, "signal_on_altstack", "calls not counted: made in a signal handler on an alternate stack that interrupted an allocator call"},
 	{allocCounterCOUNT_OUT_POINTER, "out_pointer_unreadable", "allocations not counted: the address could not be read"},
+	{allocCounterCOUNT_EVENT_LOST, "notices_lost", "notices of new code or of an exec that did not fit into the ring buffer"},
 	{allocCounterCOUNT_MAP_LOST, "map_events_lost", "mmap calls not counted: ring buffer full"},
 	{allocCounterCOUNT_SAMPLE_LOST, "samples_lost", "samples missing from the totals: ring buffer full"},
 }
@@ -163,6 +164,13 @@ func (o *Objects) Counters() (*Counters, error) {
 			c.Lost = append(c.Lost, alloc.Cause{Name: r.name, Detail: r.detail, Count: n})
 		}
 	}
+	c.addUnknownReturns(o.mode, sum[allocCounterCOUNT_RETURN_UNKNOWN]-
+		sum[allocCounterCOUNT_NO_SCRATCH]-sum[allocCounterCOUNT_INFLIGHT_FULL])
+	if n := sum[allocCounterCOUNT_CODE_FAULT]; n > 0 {
+		c.PythonMissing = append(c.PythonMissing, alloc.Cause{
+			Name: "code_unreadable", Detail: "code objects whose name, file or lines could not be read", Count: n,
+		})
+	}
 	for s := range 8 {
 		if x, ok := partial[s]; ok && sum[allocCounterCOUNT_UNWIND+allocCounter(s)] > 0 {
 			x.Count = sum[allocCounterCOUNT_UNWIND+allocCounter(s)]
@@ -174,4 +182,16 @@ func (o *Objects) Counters() (*Counters, error) {
 		}
 	}
 	return c, nil
+}
+
+// addUnknownReturns tells of returns whose entry was not known. A session sees
+// both or none, so each is an allocation that was not counted. With links of the
+// older kinds calls that were on their way at attach return like that too.
+func (c *Counters) addUnknownReturns(mode Mode, n int64) {
+	if mode != ModeSession || n <= 0 {
+		return
+	}
+	c.Lost = append(c.Lost, alloc.Cause{
+		Name: "return_unknown", Detail: "calls not counted: their entry was not known when they returned", Count: n,
+	})
 }

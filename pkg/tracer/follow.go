@@ -45,8 +45,6 @@ func (s *Session) update() error {
 	if any, _ := v.changed(s.space.now()); !any {
 		return nil
 	}
-	// Mappings first, tables after: with one of the two a frame has at least
-	// its file.
 	if !s.o.NoNative {
 		s.tabs.extract(s.tabs.missing(v), func(int, int) {})
 	}
