@@ -35,7 +35,7 @@ func TestCreate(t *testing.T) {
 	} {
 		t.Run(needs.String(), func(t *testing.T) {
 			if err := kfeature.Have(needs); errors.Is(err, kfeature.ErrNotSupported) {
-				t.Skip(err)
+				t.Skipf("this kernel lacks %v: %v", needs, err)
 			} else if err != nil {
 				t.Fatal(err)
 			}

@@ -34,7 +34,6 @@ var features = []feature{
 	{id: "ring_buffer", name: "ring buffer", feature: kfeature.RingBuffer},
 	{id: "task_storage", name: "task storage", feature: kfeature.TaskStorage},
 	{id: "bpf_loop", name: "bpf_loop", feature: kfeature.Loop},
-	{id: "bpf_find_vma", name: "bpf_find_vma", feature: kfeature.FindVMA},
 	{id: "sleepable_uprobes", name: "sleepable programs", feature: kfeature.SleepableUprobe},
 	{id: "exec_tracepoint", name: "exec tracepoint", feature: kfeature.ExecTracepoint},
 }

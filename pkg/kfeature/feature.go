@@ -20,7 +20,6 @@ const (
 	RingBuffer                     // Linux 5.8
 	TaskStorage                    // Linux 5.11
 	Loop                           // Linux 5.17
-	FindVMA                        // Linux 5.17
 	UprobeCookie                   // Linux 5.15
 	UprobeCounter                  // Linux 4.20
 	SleepableUprobe                // Linux 6.0
@@ -45,8 +44,6 @@ var features = [featureCount]struct {
 		"Keeps what is known of each thread, such as its last stack.", probeMap(ebpf.TaskStorage)},
 	Loop: {"helper bpf_loop",
 		"Walks stacks of hundreds of frames within what the verifier accepts.", probeLoop},
-	FindVMA: {"helper bpf_find_vma",
-		"Tells which file an unknown address belongs to, such as a library loaded late.", probeFindVMA},
 	UprobeCookie: {"uprobe links with cookie",
 		"Tell one program which function was called; used where there are no multi-uprobe links.", probeUprobeCookie},
 	UprobeCounter: {"uprobe reference counters",

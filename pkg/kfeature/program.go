@@ -26,8 +26,7 @@ func probeMap(t ebpf.MapType) func() error {
 	return func() error { return cilium.HaveMapType(t) }
 }
 
-func probeLoop() error    { return cilium.HaveProgramHelper(ebpf.Kprobe, asm.FnLoop) }
-func probeFindVMA() error { return cilium.HaveProgramHelper(ebpf.Kprobe, asm.FnFindVma) }
+func probeLoop() error { return cilium.HaveProgramHelper(ebpf.Kprobe, asm.FnLoop) }
 
 func probeBTF() error {
 	spec, err := btf.LoadKernelSpec()
